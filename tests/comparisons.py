@@ -44,8 +44,8 @@ def publications(method, targets, draw=0):
     """What a method publishes of the input, and of the input with coins."""
     draws = Draws(f"methods {draw}")
     return (
-        method.publish(Office(targets.shared, None, draws.again(0), None)),
-        method.publish(Office(targets.tossed, None, draws.again(1), None)),
+        method.publish(Office(targets.shared, None, "group", draws.again(0), draws.again(0), None)),
+        method.publish(Office(targets.tossed, None, "group", draws.again(1), draws.again(1), None)),
     )
 
 

@@ -30,6 +30,7 @@ from tallyveil.api.exchange import publish_csv as publish_csv
 from tallyveil.api.exchange import publish_dhc as publish_dhc
 from tallyveil.api.exchange import publish_geoparquet as publish_geoparquet
 from tallyveil.api.exchange import publish_pl94 as publish_pl94
+from tallyveil.api.exchange import publish_tables as publish_tables
 from tallyveil.api.exchange import status as status
 from tallyveil.api.guarantees import guarantee_of_plan as guarantee_of_plan
 from tallyveil.api.guarantees import guarantee_of_product as guarantee_of_product

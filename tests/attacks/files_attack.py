@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 from tests.attacks.budgets import TABLES, Budget, people_release
-from tests.attacks.likeliest import likeliest_file
 from tests.attacks.linkage import alone, link, uncommon
-from tests.attacks.neighbours_unknown import membership_scores
-from tests.attacks.reconstruction import BlockProgram, Tables, codes_of
 from tests.attacks.statistics import area_under_curve, power_at
 from tests.attacks.worlds import World, as_array, published, release_of
 
 import tallyveil
+from tallyveil.compare.attacks.membership import presence_scores
+from tallyveil.compare.attacks.record_files import FittingFiles, likeliest_file
+from tallyveil.compare.inputs import answer_matrix
 
 SMOOTHED = 0.01
 """Is added to the count of each cell of a county, so that no cell is impossible."""
@@ -84,14 +85,16 @@ def county_shares(world: World, counts: np.ndarray) -> np.ndarray:
 
 
 def reconstruct(
-    sight: Sight, codes: np.ndarray, *, certain: bool
+    sight: Sight, matrix: sparse.csr_matrix, *, certain: bool
 ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """Records of every block from its tables, by the integer program; and for some blocks those that are certain."""
     files, least = np.zeros_like(sight.detailed), {}
     for number, block in enumerate(np.flatnonzero(sight.people).tolist()):
-        tables = Tables(codes, tuple(table[block] for table in sight.tables))
-        program = BlockProgram(tables, -np.log(sight.shares[block]))
-        files[block] = program.likeliest()
+        wanted = np.concatenate([table[block] for table in sight.tables])
+        hidden = np.zeros(wanted.size, dtype=np.bool_)
+        program = FittingFiles(matrix, wanted, hidden, 0, -np.log(sight.shares[block]))
+        files[block], fits = program.likeliest()
+        assert fits
         if certain and number % LOOKED_AT == 0:
             least[block] = program.certain(files[block])
     return files, least
@@ -132,7 +135,10 @@ def membership(world: World, sight: Sight) -> dict[str, float]:
     """How well records in the data are told from held-out ones, by their block and cell."""
     here = world.blocks, world.cells
     expected = sight.shares[here] * sight.people[world.blocks]
-    scores = membership_scores(sight.noisy[here].astype(float), sight.variance, np.maximum(expected, 1e-9))
+    noisy = sight.noisy[here].astype(float)[:, None]
+    scores = presence_scores(
+        lambda counts: -((noisy - counts) ** 2) / (2 * sight.variance), np.maximum(expected, 1e-9)
+    )
     without, having = scores[world.held_out], scores[~world.held_out]
     return {"area": area_under_curve(without, having), "power": power_at(without, having, 0.01)}
 
@@ -140,8 +146,10 @@ def membership(world: World, sight: Sight) -> dict[str, float]:
 def attacked(world: World, sight: Sight, *, certain: bool) -> dict[str, float]:
     """All rates of one release."""
     truth = world.counts(~world.held_out)
-    codes = codes_of([world.schema.query(table) for table in TABLES])
-    from_tables, least = reconstruct(sight, codes, certain=certain)
+    matrix = sparse.csr_matrix(
+        sparse.vstack([answer_matrix(world.schema.query(table)).T for table in TABLES])
+    )
+    from_tables, least = reconstruct(sight, matrix, certain=certain)
     from_noise = likeliest(sight)
     rates = {
         "recovered": agreement(from_tables, sight.detailed),

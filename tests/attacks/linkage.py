@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from tests.attacks.worlds import World
 
+from tallyveil.compare.attacks.linkage import linked
+
 
 @dataclass(frozen=True, slots=True)
 class Linked:
@@ -33,13 +35,8 @@ def link(world: World, files: np.ndarray, shares: np.ndarray) -> Linked:
     known, unknown = divide(world)
     n_known, n_unknown = known.max() + 1, unknown.max() + 1
     order = np.lexsort((unknown, known))  # cells by sex and age, then by origin and race
-    records = files[:, order].reshape(-1, n_known, n_unknown)
-    ties = shares[:, order].reshape(-1, n_known, n_unknown)
-    here = world.blocks, known[world.cells]
-    matched = records[here].sum(axis=1) > 0
-    guess = (records[here] + ties[here] / 2).argmax(
-        axis=1
-    )  # a share is below 1, so it decides between equals alone
+    records, ties = (counts[:, order].reshape(-1, n_known, n_unknown) for counts in (files, shares))
+    matched, guess = linked(records, ties, world.blocks, known[world.cells])
     return Linked(matched, matched & (guess == unknown[world.cells]))
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tests.attacks.budgets import people_schema
 from tests.attacks.linkage import alone, link, uncommon
-from tests.attacks.neighbours_unknown import membership_scores
 from tests.attacks.worlds import World
 
+from tallyveil.compare.attacks.membership import presence_scores
 from tallyveil.schema.schema import schema_from_mapping
 
 SCHEMA = schema_from_mapping(people_schema())
@@ -65,8 +65,11 @@ def test_the_evidence_for_a_person_is_the_ratio_of_two_sums():
     def likelihood(more):
         return sum(p * exp(-((noisy - x - more) ** 2) / (2 * variance)) for x, p in enumerate(others))
 
-    (found,) = membership_scores(np.array([noisy]), variance, np.array([mean]))
+    def law(noisy, variance):
+        return lambda counts: -((noisy[:, None] - counts) ** 2) / (2 * variance)
+
+    (found,) = presence_scores(law(np.array([noisy]), variance), np.array([mean]))
     assert found == pytest.approx(log(likelihood(1) / likelihood(0)), abs=1e-3)
-    sure, absent = membership_scores(np.array([1.0, 0.0]), 1e-4, np.array([1e-6, 1e-6]))
+    sure, absent = presence_scores(law(np.array([1.0, 0.0]), 1e-4), np.array([1e-6, 1e-6]))
     assert sure > 10
     assert absent < -100

@@ -52,11 +52,12 @@ class Visit:
     address: str
     wrong: list[str] = field(default_factory=list)
     requests: list[tuple[str, int]] = field(default_factory=list)
+    path: str = ""
 
     def open(self, state: str = "") -> None:
         """Open the page with a state, and wait until all of it is shown."""
         self.page.goto("about:blank")
-        self.page.goto(f"{self.address}#{state}")
+        self.page.goto(f"{self.address}{self.path}#{state}")
         self.settled()
 
     def settled(self) -> None:
@@ -141,7 +142,9 @@ def visit(browser: Browser, served: Any) -> Iterator[Any]:
     visits: list[Visit] = []
     contexts: list[BrowserContext] = []
 
-    def begin(name: str, *, width: int = 1400, dark: bool = False, **options: Any) -> Visit:
+    def begin(
+        name: str, *, width: int = 1400, dark: bool = False, served_at: str | None = None, **options: Any
+    ) -> Visit:
         context = browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
@@ -149,7 +152,7 @@ def visit(browser: Browser, served: Any) -> Iterator[Any]:
             reduced_motion="reduce",
             **options,
         )
-        found = Visit(context.new_page(), served(name))
+        found = Visit(context.new_page(), served_at or served(name))
         _watch(found)
         visits.append(found)
         contexts.append(context)

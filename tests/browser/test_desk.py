@@ -22,9 +22,10 @@ def folder(tmp_path) -> Path:
 def desk(browser, folder) -> Iterator:
     """A function that opens the desk of the folder. The test fails if anything was wrong in the page."""
     wrong: list[str] = []
-    closing = []
+    closing: list = []
 
     def begin(width: int = 1400) -> Page:
+        end()
         serving = served_desk(folder)
         address = serving.__enter__()
         context = browser.new_context(viewport={"width": width, "height": 900}, locale="en-US")
@@ -40,9 +41,13 @@ def desk(browser, folder) -> Iterator:
         settled(page)
         return page
 
+    def end() -> None:
+        """A folder has one desk at a time."""
+        while closing:
+            closing.pop(0)()
+
     yield begin
-    for close in closing:
-        close()
+    end()
     assert not wrong
 
 
@@ -152,3 +157,77 @@ def test_nothing_of_the_records_is_in_the_page_or_its_storage(desk, folder):
     for path in folder.iterdir():
         if path.name != "persons.csv":
             assert CANARY.encode() not in path.read_bytes(), path
+
+
+def to(page: Page, label: str) -> None:
+    """Go to the field with this label by the tab key, as somebody without a mouse."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        here = "document.activeElement"
+        said = page.evaluate(
+            f"{here}.getAttribute('aria-label') ?? {here}.labels?.[0]?.textContent ?? {here}.textContent"
+        )
+        if said.startswith(label):
+            return
+    raise AssertionError(f"no tab leads to {label}")
+
+
+def test_by_the_keyboard_alone(desk, folder):
+    """Every step, by tab, arrows, typing, space and return; the focus stays where something is said."""
+    page = desk()
+    keys = page.keyboard
+
+    def typed(label: str, text: str) -> None:
+        to(page, label)
+        keys.press("Control+A")
+        keys.type(text)
+
+    def chosen(label: str, words: str) -> None:
+        to(page, label)
+        keys.type(words)
+
+    def gone_on(title: str) -> None:
+        to(page, "Go on")
+        keys.press("Enter")
+        settled(page)
+        expect(page.locator("main h2")).to_have_text(title)
+        assert page.evaluate("document.activeElement.id") == "step"
+
+    typed("File of the records", "persons.csv")
+    gone_on("The areas")
+    typed("File of the areas", "municipalities.csv")
+    keys.press("Tab")  # columns of the file are offered once it is known
+    settled(page)
+    page.evaluate("document.activeElement.blur()")
+    chosen("Column of the records", "municipality")
+    chosen("Its column of codes", "code")
+    typed("What the smallest areas are called", "Municipality")
+    typed("1: What they are called", "Canton")
+    chosen("1: Where their codes come from", "the column canton")
+    gone_on("What the columns mean")
+    typed("Codebook", "codebook.csv")
+    keys.press("Tab")
+    settled(page)
+    page.evaluate("document.activeElement.blur()")
+    chosen("age: Released", "by ranges")
+    typed("age: Values or ranges", "0-17; 18-64; 65+")
+    typed("marital status: An empty value means", "not asked")
+    gone_on("Words for people")
+    gone_on("What is published")
+    to(page, "sex by age")
+    keys.press("Space")
+    gone_on("How exact it must be")
+    typed("the total: Municipality", "10")
+    gone_on("What it means for one person")
+    before = page.locator(".big").inner_text()
+    page.locator("#errors").focus()
+    keys.press("ArrowRight")
+    settled(page)
+    assert page.locator(".big").inner_text() != before
+    gone_on("The release file")
+    to(page, "Write the file")
+    keys.press("Enter")
+    settled(page)
+    content = tomllib.loads((folder / "release.toml").read_text(encoding="utf-8"))
+    assert content["outputs"]["tables"] == ["total", "sex", "age", "marital status", "sex*age"]
+    assert content["geography"]["geolevels"] == ["Canton", "Municipality"]

@@ -1,6 +1,10 @@
 """`tallyveil compare` from records to page: one input, methods of every kind, and marks on all that it writes."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import polars as pl
 import pytest
@@ -82,13 +86,17 @@ def test_everything_is_marked(compared):
     entries = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
     assert [entry["kind"] for entry in entries if entry["kind"] == "declassify"] == ["declassify"]
     # Releases that were made on the way are gone: their keys follow from a public text.
-    assert not list(out.glob("releases-*"))
+    assert not (out / "releases").exists()
 
 
 @pytest.mark.nightly
 def test_the_same_file_gives_the_same_numbers(compared, folder, command):
     out = compared
-    said = json.loads(command("compare", folder / "compare.toml", "--out", folder / "again", FLAG, "--json"))
+    said = json.loads(
+        command(
+            "compare", folder / "compare.toml", "--out", folder / "again", FLAG, "--json", "--workers", "3"
+        )
+    )
     assert said["protected"] is False
     assert [method["name"] for method in said["methods"]] == [
         "TopDown",
@@ -120,3 +128,108 @@ def test_a_wrong_file_is_refused_before_records_are_read(folder, command, change
     (folder / "wrong.toml").write_text(FILE.replace(*change))
     assert words in command("compare", folder / "wrong.toml", "--out", folder / "wrong", FLAG, code=code)
     assert not (folder / "wrong").exists()
+
+
+def test_households_and_contributors_are_read_from_the_records(folder, command):
+    """Six people in three households: the swap moves whole households, and one of a pair is never alone."""
+    people = pl.read_parquet(folder / "people.parquet").filter(pl.col("count") > 0)
+    single = people.select(pl.exclude("count").repeat_by("count")).explode(pl.all())
+    # Two who follow each other live together where they live in one block; a few are of no household.
+    number = pl.int_range(pl.len()) // 2
+    single.with_columns(
+        pl.when(number % 7 > 0).then(number.cast(pl.String)).alias("house"),
+        (number % 5).cast(pl.String).alias("employer"),
+    ).write_parquet(folder / "single.parquet")
+    text = (
+        (folder / "release.toml").read_text().replace('"people.parquet"\ncount = "count"', '"single.parquet"')
+    )
+    (folder / "single.toml").write_text(text)
+    methods = """
+[[methods]]
+kind = "swapping"
+name = "swapping"
+rate = "1/2"
+within = "Region"
+across = "Town"
+[[methods]]
+kind = "suppression"
+name = "dominance"
+largest = 1
+percent = "50"
+secondary = false
+"""
+    compared = FILE.partition("[[methods]]")[0].replace('"release.toml"', '"single.toml"') + methods
+    columns = 'key = "units"\nhouseholds = "house"\ncontributors = "employer"'
+    (folder / "units.toml").write_text(compared.replace('key = "system test"', columns))
+    command("compare", folder / "units.toml", "--out", folder / "units", FLAG, "--quiet")
+    notes = json.loads((folder / "units" / "comparison.json").read_text())["methods"]
+    assert "Contributors are those of the records" in " ".join(notes[1]["notes"])
+    ledger = (folder / "units" / "ledger.jsonl").read_text()
+    assert "households: true counts" in ledger
+    assert "contributors: true counts" in ledger
+    losses = pl.read_parquet(folder / "units" / "losses.parquet")
+    # Households of one size change places, so that blocks keep their numbers of people.
+    size = losses.filter(
+        (pl.col("method") == "swapping") & (pl.col("query") == "total") & (pl.col("areas") == "Block")
+    )
+    assert size.filter(pl.col("measure") == "mean absolute error")["value"].max() == 0
+    # Where a row is a count, nobody knows whose record it is.
+    (folder / "counted.toml").write_text(
+        FILE.replace('key = "system test"', 'key = "x"\nhouseholds = "house"')
+    )
+    assert "column of counts" in command(
+        "compare", folder / "counted.toml", "--out", folder / "no", FLAG, code=2
+    )
+
+
+def test_changes_to_a_later_year_are_compared(folder, command):
+    people = pl.read_parquet(folder / "people.parquet")
+    people.with_columns(pl.col("count") + pl.int_range(pl.len()) % 3 * (pl.col("count") > 0)).write_parquet(
+        folder / "next.parquet"
+    )
+    release = (folder / "release.toml").read_text()
+    (folder / "next.toml").write_text(release.replace('"people.parquet"', '"next.parquet"'))
+    methods = """
+[[methods]]
+kind = "exact"
+name = "exact"
+[[methods]]
+kind = "rounding"
+name = "=1+1"
+base = 10
+"""
+    compared = FILE.partition("[[methods]]")[0].replace('key = "', 'later = "next.toml"\nkey = "') + methods
+    (folder / "years.toml").write_text(compared)
+    command("compare", folder / "years.toml", "--out", folder / "years", FLAG, "--quiet")
+    losses = pl.read_parquet(folder / "years" / "losses.parquet")
+    wrong = losses.filter(pl.col("measure").str.contains("change"), pl.col("value") > 0)
+    # Exact tables have exact changes; small ones vanish or grow where counts are rounded.
+    assert set(wrong["method"]) == {"=1+1"}
+    assert wrong.filter(pl.col("measure").str.starts_with("mean absolute error")).height
+    # A spreadsheet takes no name for a formula.
+    assert {row[:2] for row in (folder / "years" / "losses.csv").read_text().splitlines()} == {
+        "me",
+        "ex",
+        "'=",
+    }
+
+
+@pytest.mark.nightly
+def test_a_killed_comparison_is_repeated_to_the_same_numbers(compared, folder):
+    """A process that ends at once leaves no result; the same command makes all of it, and removes what lay about."""
+    out = folder / "killed"
+    words = ["compare", str(folder / "compare.toml"), "--out", str(out), FLAG, "--quiet"]
+    run = [sys.executable, "-m", "tallyveil", *words]
+    process = subprocess.Popen(run)
+    while not list(out.glob("releases/*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not (out / "comparison.html").exists()
+    subprocess.run(run, check=True)
+    assert not (out / "releases").exists()
+    for name in ("losses", "attacks"):
+        first, second = (pl.read_parquet(place / f"{name}.parquet") for place in (compared, out))
+        assert first.equals(second)
+    # Both looked at the true counts, and the ledger says so.
+    assert (out / "ledger.jsonl").read_text().count('"kind":"declassify"') == 2

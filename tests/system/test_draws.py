@@ -10,6 +10,8 @@ import pytest
 import tallyveil
 from tallyveil.errors import TallyveilError
 from tallyveil.estimation.posterior import sampling
+from tallyveil.postprocess.draws import job
+from tallyveil.storage.write import UNFINISHED
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +135,68 @@ def test_chains_that_disagree_publish_nothing(release, tmp_path, monkeypatch):
         tallyveil.make_draws(release, tmp_path / "d", number=2, sweeps=640)
     assert raised.value.code == "draws-not-converged"
     assert not (tmp_path / "d" / "draws.json").exists()
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Chains that are compared after 32 sweeps, 64, and 128, and agree then."""
+    for name, value in (
+        *(
+            ("LEARNING", 8),
+            ("FIRST_SEGMENTS", 2),
+            ("MORE_SEGMENTS", 2),
+            ("SEGMENTS", 4),
+            ("FIRST_SWEEPS", 32),
+        ),
+        *(("MOST_REDUCTION", 1e9), ("LEAST_SIZE", 0.0), ("MOST_AT_SMALL", 1e9)),
+    ):
+        monkeypatch.setattr(sampling, name, value)
+    monkeypatch.setattr(job, "FIRST_SWEEPS", 32)
+    passed = sampling.Convergence.passed
+    assert isinstance(passed, property)
+    monkeypatch.setattr(
+        sampling.Convergence, "passed", property(lambda self: self.sweeps >= 128 and passed.fget(self))
+    )
+
+
+def test_draws_that_stop_go_on_and_are_the_same(release, short, tmp_path, monkeypatch):
+    """Interrupted when the common parameters are saved and at the first comparison, then given up, then finished."""
+    out, whole = tmp_path / "d", tallyveil.make_draws(release, tmp_path / "whole", number=2)
+    write = job._SavedChains.write
+
+    def interrupted(chains, progress):
+        write(chains, progress)
+        raise KeyboardInterrupt
+
+    for saved in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(job._SavedChains, "write", interrupted)
+            if saved:
+                patch.setattr(sampling, "_learned", None)
+            with pytest.raises(KeyboardInterrupt):
+                tallyveil.make_draws(release, out, number=2)
+        assert sorted(path.name for path in out.iterdir()) == [UNFINISHED, "chains.zip"]
+    monkeypatch.setattr(sampling, "_learned", None)
+    with pytest.raises(TallyveilError, match="goes on where the chains stopped") as raised:
+        tallyveil.make_draws(release, out, number=2, sweeps=64)
+    assert raised.value.code == "draws-not-converged"
+    again = tallyveil.make_draws(release, out, number=2, workers=1)
+    assert again.description == whole.description
+    assert {path.name for path in out.iterdir()} == {path.name for path in whole.path.iterdir()}
+
+
+def test_chains_of_another_seed_and_damaged_ones_are_not_gone_on_with(release, short, tmp_path):
+    out = tmp_path / "d"
+    with pytest.raises(TallyveilError, match="do not agree"):
+        tallyveil.make_draws(release, out, number=2, sweeps=64)
+    chains = (out / "chains.zip").read_bytes()
+    (out / "chains.zip").write_bytes(chains[:-200])
+    with pytest.raises(TallyveilError, match="Remove the file") as raised:
+        tallyveil.make_draws(release, out, number=2)
+    assert raised.value.code == "run-damaged"
+    (out / "chains.zip").write_bytes(chains)
+    other = tallyveil.make_draws(release, out, number=2, seed=5)
+    assert other.description == tallyveil.make_draws(release, tmp_path / "e", number=2, seed=5).description
 
 
 def test_draws_of_another_release_are_refused(release, made, make_small_inputs, tmp_path):

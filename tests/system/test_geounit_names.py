@@ -4,6 +4,8 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConfigError, GeographyError
+from tallyveil.files.geography import read_names
+from tallyveil.geography.areas import names_in
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
@@ -41,6 +43,17 @@ def test_names_are_published(named, tmp_path):
     for path in (tmp_path / "whole" / "tables").rglob("*.parquet"):
         later = tmp_path / "later" / path.relative_to(tmp_path / "whole")
         assert pl.read_parquet(path).equals(pl.read_parquet(later))
+
+
+def test_names_in_the_languages_of_the_labels_are_published(named, small_release, tmp_path):
+    with small_release.open("a", encoding="utf-8") as file:
+        file.write('[labels.de]\ntitle = "Klein"\n[labels.fr]\ntitle = "Petit"\n')
+    plan = named({**NAMES, "name:fr": ["", "à", "b", "c"], "name:it": ["i", "t", "a", "l"]})
+    run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    names = read_names(tmp_path / "out")
+    assert names.columns == ["geolevel", "geocode", "name", "name:fr"]
+    assert names_in(names, "fr")["name"].to_list() == ["Ö", "à", "c"]
+    assert names_in(names, "de").equals(names.drop("name:fr"))
 
 
 def test_names_change_no_noise(named, small_release):

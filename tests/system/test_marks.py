@@ -14,6 +14,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import polars as pl
 import pytest
 from tests import toy_country as toy
@@ -128,7 +129,9 @@ def test_a_release_and_what_follows_from_it(outputs, state, small_release, tmp_p
     outputs.printed(*run)
     outputs.printed("report", out)
     outputs.printed("intervals", out)
-    outputs.printed("publish", "csv", out, into="--out")
+    for form in ("csv", "sdmx", "json-stat", "px", "xlsx"):
+        outputs.printed("publish", form, out, into="--out")
+    require_forms(outputs)
     outputs.printed("measurements", "export", out, "--layout", "tidy", into="--out")
     outputs.printed("explore", out, into="--out")
     outputs.stated["publication.json"] = json.loads(
@@ -144,6 +147,26 @@ def test_a_release_and_what_follows_from_it(outputs, state, small_release, tmp_p
     outputs.printed("status", out)
     require_districts(outputs, opened, tmp_path)
     outputs.require(STATES[state], protected=state == "evaluated")
+
+
+def require_forms(outputs: Outputs) -> None:
+    """Every file of a form says it, or the file that describes it: a workbook on each of its sheets."""
+    paths = sorted(
+        path
+        for form in ("json-stat", "px")
+        for path in outputs.folder.glob(f"publish-{form}-text/tables/**/*.*")
+    )
+    structure, workbook = (
+        outputs.folder / "publish-sdmx-text" / "structure.xml",
+        outputs.folder / "publish-xlsx-text" / "tables.xlsx",
+    )
+    outputs.said |= {
+        f"{path.parent.name}/{path.name}": flat(path.read_text().replace('"\n"', ""))
+        for path in [*paths, structure]
+    }
+    for sheet in openpyxl.load_workbook(workbook):
+        if sheet.title != "Contents":
+            outputs.said[f"sheet {sheet.title}"] = flat(f"{sheet['A1'].value} {sheet['A2'].value}")
 
 
 def require_districts(outputs: Outputs, opened: tallyveil.Release, folder: Path) -> None:

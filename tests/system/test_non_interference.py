@@ -212,6 +212,9 @@ def other_homes(folder: Path) -> None:
 RUN: Command = ("run", "release.toml", "--out", "out", *SMALL)
 SAFETAB: Command = ("safetab", "run", "p", "d", "--out", "out")
 TABLES: Command = ("publish", "csv", "out", "--out", "csv")
+FORMS: tuple[Command, ...] = tuple(
+    ("publish", form, "out", "--out", form) for form in ("sdmx", "json-stat", "px", "xlsx")
+)
 SITE: Command = ("explore", "out", "--out", "site")
 FULL = ("[outputs]\n", '[outputs]\nmeasurements = "full"\nintervals = "0.95"\n')
 BOUNDS = """[[bounds]]
@@ -287,8 +290,8 @@ PLAIN = {
 """A small job of each product. A new product needs one."""
 FREE = partial(table, law=GAUSSIAN)
 SETTINGS = {
-    "invariants, bounds, passes, intervals, tables as CSV, a site": Case(
-        small(FULL), crowded, (RUN, TABLES, SITE, *READ)
+    "invariants, bounds, passes, intervals, tables in all forms, a site": Case(
+        small(FULL), crowded, (RUN, TABLES, *FORMS, SITE, *READ)
     ),
     "a few people instead of many, Laplace noise": Case(small(*LAPLACE), nearly_empty, (RUN, *READ)),
     "billions of people instead of many": Case(

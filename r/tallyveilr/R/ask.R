@@ -1,4 +1,4 @@
-ask <- function(release, question, districts = NULL, threshold = NULL, per = NULL, earlier = NULL, level = 0.95, limit = NULL,
+ask <- function(release, question, districts = NULL, threshold = NULL, per = NULL, earlier = NULL, draws = NULL, level = 0.95, limit = NULL,
                 command = "tallyveil") {
   require_release(release)
   one_text(question, "question")
@@ -16,11 +16,16 @@ ask <- function(release, question, districts = NULL, threshold = NULL, per = NUL
     require_release(earlier)
     given <- c(given, "--earlier", earlier$path)
   }
+  if (!is.null(draws)) {
+    one_text(draws, "draws")
+    given <- c(given, "--from-draws", path.expand(draws))
+  }
   run_command(command, c(given, "--quiet"))
   rows <- utils::read.csv(out, colClasses = "character", na.strings = "", check.names = FALSE, encoding = "UTF-8")
-  numbers <- c("count", "of", "published", "estimate", "standard_error", "lower", "upper", "probability")
+  drawn <- c("drawn", "drawn_lower", "drawn_upper")
+  numbers <- c("count", "of", "published", "estimate", "standard_error", "lower", "upper", "probability", drawn)
   # Those of a quantile are levels of an attribute, and stay text.
-  of_levels <- if ("standard_error" %in% names(rows)) character() else c("published", "estimate", "lower", "upper")
+  of_levels <- if ("standard_error" %in% names(rows)) character() else c("published", "estimate", "lower", "upper", drawn)
   for (name in intersect(setdiff(numbers, of_levels), names(rows))) rows[[name]] <- as.numeric(rows[[name]])
   rows$usable <- rows$usable == "true"
   rows

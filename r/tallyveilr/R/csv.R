@@ -18,5 +18,12 @@ csv_folder <- function(csv, root, manifest) {
       "made. Write them anew with `tallyveil publish csv`."
     )
   }
+  # Other publications have no such entry, and their tables are in other forms.
+  if (is.null(stated$zeros)) {
+    refuse(
+      "other-publication", folder, " was not written by `tallyveil publish csv`. Write the tables with it, and give that folder as ",
+      "`csv`."
+    )
+  }
   list(path = folder, files = file_rows(stated$files), zeros = stated$zeros)
 }

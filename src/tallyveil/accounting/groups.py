@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
 
-from tallyveil.accounting.costs import group_privacy, require_size
+from tallyveil.accounting.costs import epsilon_of, group_privacy, require_size, rho_of
 from tallyveil.accounting.events import (
     ZCDP,
     AdaptiveEvent,
@@ -80,6 +80,31 @@ def for_group(event: PrivacyEvent, size: int, *, together: bool = False) -> Priv
             "not agree on them. State the guarantee for the group yourself"
         )
     return _of_group(event, size, together)
+
+
+def for_group_of_secret(event: PrivacyEvent, size: int) -> PrivacyEvent:
+    """The event for populations in which each of `size` persons has another value of one secret.
+
+    The worst pair of values of one person is known, but persons may change between different pairs, and which pairs are
+    then the worst is not known. What each of them moves has at most the rho of the secret, whatever the pair. Moves add
+    up as vectors, whose length is the square root of rho, so that rho of all is at most rho times the square of the
+    size; and pure epsilons add up.
+
+    Args:
+        event: The event of the secret (`plans.secrets`), for one person: noise alone.
+        size: Number of persons, 1 or more; 1 gives the event itself.
+    Returns:
+        An upper bound.
+    Raises:
+        BudgetError: the size is out of range.
+    Source: docs/proofs/secrets.md, section 6.
+    """
+    require_size(size)
+    if size == 1:
+        return event
+    if _is_pure(event):
+        return _stated(ApproximateDP(epsilon_of(event), Fraction(0)), size)
+    return ZCDP(size**2 * rho_of(event))
 
 
 def is_exact_for_groups(event: PrivacyEvent) -> bool:
@@ -159,6 +184,15 @@ def _is_noise(event: PrivacyEvent) -> bool:
     if isinstance(event, SequentialEvent):
         return all(map(_is_noise, event.events))
     return isinstance(event, _Noise)
+
+
+def _is_pure(event: PrivacyEvent) -> bool:
+    parts = parts_of(event)
+    return (
+        all(map(_is_pure, parts))
+        if parts
+        else isinstance(event, DiscreteLaplace | IntegerSubspaceLaplace | InvariantEvent)
+    )
 
 
 def _is_stated(event: PrivacyEvent) -> bool:

@@ -25,6 +25,7 @@ def answer_in_file(
     per: AnyPath | None = None,
     threshold: Number | None = None,
     earlier: AnyPath | None = None,
+    draws: AnyPath | None = None,
     out: AnyPath | None = None,
     level: Number = 0.95,
     limit: Number = LIMIT,
@@ -40,6 +41,7 @@ def answer_in_file(
         per: A table with the columns `geocode` and `number`: a public number for each area (CSV or Parquet).
         threshold: As for `Release.ask`.
         earlier: Folder of another release, whose answer to the same question is subtracted; None for none.
+        draws: Folder with draws of the release, from which each number is computed, too; None for none.
         out: A CSV or Parquet file; None to write nothing.
         level, limit, workers: As for `Release.ask`.
     Raises:
@@ -47,15 +49,21 @@ def answer_in_file(
             release, is there already, or cannot be written.
     """
     from tallyveil.geography.tables import read_districts
+    from tallyveil.postprocess.derived.answer import write_answer
     from tallyveil.postprocess.derived.ask import Terms, answer_question
     from tallyveil.postprocess.derived.question import read_question
-    from tallyveil.storage.write import write_file, write_parquet
 
     folders = [Path(folder) for folder in (release, earlier) if folder is not None]
     place = None if out is None else Path(out)
     # Before anything is computed, because that may take minutes.
     if place is not None:
         _refuse_place(place, folders)
+    if draws is not None and earlier is not None:
+        raise ConfigError(
+            "--from-draws DRAWS has draws of one release, and --earlier RUN asks for the difference of two. Give one "
+            "of them.",
+            code="bad-flag",
+        )
     if district_column is not None and district is None:
         raise ConfigError(
             "--district-column NAME can be given only together with --district FILE.", code="bad-flag"
@@ -66,17 +74,13 @@ def answer_in_file(
         read = read_districts(Path(district), district_column, "--district-column NAME")
         districts = {name or "district": codes for name, codes in read.geocodes.items()}
     numbers = None if per is None else _public_numbers(Path(per))
-    terms = Terms(level, limit, threshold, workers)
+    terms = Terms(level, limit, threshold, None if draws is None else Path(draws), workers)
     answers = []
     for folder in folders:
         answers.append(answer_question(folder, understood, districts=districts, per=numbers, terms=terms))
     answer = answers[0].minus(answers[1]) if len(answers) > 1 else answers[0]
-    if place is not None and place.suffix == ".csv":
-        write_file(place, answer.table.write_csv)
-    elif place is not None:
-        write_parquet(
-            place, answer.table, {"question": question, "level": f"{level:g}", "covers": answer.covers}
-        )
+    if place is not None:
+        write_answer(answer, question, place)
     return answer
 
 

@@ -1,6 +1,5 @@
 """Draws of whole tables of a finished release, from Python. They follow from what is published and cost nothing."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -94,20 +93,9 @@ class Draws:
         Raises:
             ConfigError: there are no counts of this geolevel, or too few draws for the level; else as `values`.
         """
-        if not 0.0 < level < 1.0:
-            raise ConfigError(
-                f"the level is {level}, wanted more than 0 and less than 1.", code="draws-range"
-            )
-        from tallyveil.estimation.posterior.sampling import MOST_DRAWS
+        from tallyveil.postprocess.draws.job import require_draws
 
-        # So many that an interval leaves a draw out on each side. Rounded, since 1 - 0.9 is no tenth in floats.
-        least = math.ceil(round(2.0 / (1.0 - level), 6)) + 1
-        if self._stated.number < least:
-            raise ConfigError(
-                f"an interval of level {level} needs {least:,} draws, and there are {self._stated.number}. Make more "
-                f"draws, of which there can be {MOST_DRAWS}, or ask for a lower level.",
-                code="draws-range",
-            )
+        require_draws(self._stated.number, level)
         answers = self._answers(area, query)
         flat = answers.reshape(len(answers), -1)
         tail = (1.0 - level) / 2.0

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Paths, Progress, checked
+from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Paths, Progress, Text, checked
 from tallyveil.api.measured import Measurements
 from tallyveil.errors import ConfigError
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tallyveil.products.topdown.pl94.publication import Publication
     from tallyveil.runs.status import RunStatus
 
+FormName = Literal["sdmx", "json-stat", "px", "xlsx"]
 LayoutName = Literal["census-2020", "tidy"]
 
 
@@ -83,6 +84,49 @@ def publish_csv(release: AnyPath, out: AnyPath, *, zeros: Flag = True) -> dict[s
     from tallyveil.files import whole_tables
 
     return whole_tables.publish_csv(Path(release), Path(out), zeros=zeros)
+
+
+@checked
+def publish_tables(
+    release: AnyPath,
+    form: FormName,
+    out: AnyPath,
+    *,
+    tables: Names | None = None,
+    geolevel: Name | None = None,
+    period: Text | None = None,
+    language: Text | None = None,
+    agency: Text | None = None,
+) -> dict[str, Any]:
+    """Write the tables of a release of any product in a form that the website of a statistical office takes.
+
+    Args:
+        release: Folder of a finished release.
+        form: "sdmx" is SDMX-CSV 2.0 with a structure message, "json-stat" JSON-stat 2.0, "px" the format of PC-Axis,
+            "xlsx" an Excel workbook, which needs the extra `xlsx`.
+        out: Folder of the files, new or empty.
+        tables: Names of tables, which are queries in a release of `run`; None for all.
+        geolevel: Geolevel, or family of entities; None for all.
+        period: Reference period of the counts: a year, month, quarter or day, such as "2026-Q1".
+        language: Language of the labels that is shown first, or alone; None for the first of the release.
+        agency: Identifier of the agency that maintains the structures of SDMX.
+    Returns:
+        What the folder says of itself.
+    Raises:
+        TallyveilError: the release has no such table, or the form cannot hold one.
+    """
+    from tallyveil.api.products import cubes_in
+    from tallyveil.files.cubes.publication import Wish, publish_cubes
+
+    wish = Wish(
+        tables=None if tables is None else tuple(tables),
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        agency=agency,
+    )
+    root = Path(release)
+    return publish_cubes(root, *cubes_in(root), form, Path(out), wish)
 
 
 @checked

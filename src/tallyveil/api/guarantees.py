@@ -247,9 +247,17 @@ def delta_of_guarantee(guarantee: "Guarantee", epsilon: Exact) -> dict[str, Any]
     }
 
 
+_GROUP: Final = "epsilon is an upper bound, by group privacy."
+_GROUP_OF_SECRET: Final = (
+    "epsilon is an upper bound, by the cost of the secret alone or by the guarantee for every change of the group, "
+    "whichever is smaller. Each person of the group may have another value of the secret; where two records exchange "
+    "it, each of them with a record outside of the group."
+)
+
+
 @checked
 def epsilon_of_group(
-    guarantee: "Guarantee", size: WholeNumber, delta: Exact
+    guarantee: "Guarantee", size: WholeNumber, delta: Exact, record: "Guarantee | None" = None
 ) -> "tuple[Guarantee, dict[str, Any]]":
     """The guarantee for a group of persons, such as a household, and bounds on its epsilon as plain data.
 
@@ -260,31 +268,35 @@ def epsilon_of_group(
         guarantee: For one person.
         size: Persons in the group.
         delta: Where epsilon is stated.
+        record: If the guarantee is of a secret, that of the whole record, which covers every change of the group, too:
+            the smaller epsilon of the two is stated. None if the guarantee is of a whole record.
     Raises:
         BudgetError: nothing is known for a group about a part of what was done.
     """
     from tallyveil.accounting.costs import group_privacy
-    from tallyveil.accounting.groups import for_group, is_exact_for_groups
+    from tallyveil.accounting.groups import for_group, for_group_of_secret, is_exact_for_groups
     from tallyveil.accounting.guarantee import compose
 
     exact = Fraction(delta)
-    group = compose(
-        for_group(guarantee.event, size),
-        neighbours=guarantee.neighbours,
-        engine=guarantee.engine,
-        width=guarantee.width,
-    )
+    events = [for_group(guarantee.event, size)]
+    if record is not None:
+        events = [for_group_of_secret(guarantee.event, size), for_group(record.event, size)]
+    ways = [
+        compose(event, neighbours=guarantee.neighbours, engine=guarantee.engine, width=guarantee.width)
+        for event in events
+    ]
+    group = min(ways, key=lambda way: way.epsilon(exact).upper)
     person, together = guarantee.epsilon(exact), group.epsilon(exact)
     textbook = {"epsilon": {"upper": math.inf}, "delta": {"upper": float(exact)}}
     if math.isfinite(person.upper):
         epsilon, larger = group_privacy(Fraction(person.upper), exact, size)
         textbook = {"epsilon": {"upper": fraction_bounds(epsilon).upper}, "delta": {"upper": larger}}
-    known = size == 1 or is_exact_for_groups(guarantee.event)
+    known = size == 1 or (record is None and is_exact_for_groups(guarantee.event))
     return group, {
         "size": size,
         "epsilon": together.to_mapping() if known else {"upper": together.upper},
         "delta": exact,
-        **({} if known else {"not_exact": "epsilon is an upper bound, by group privacy."}),
+        **({} if known else {"not_exact": _GROUP if record is None else _GROUP_OF_SECRET}),
         "person": {"epsilon": person.to_mapping()},
         "textbook": textbook,
         **_about(group, together),

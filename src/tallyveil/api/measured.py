@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyveil.api.areas import DistrictPlan, districts_by_name
-from tallyveil.api.arguments import Flag, Name, Names, Number, Text, Workers, checked
+from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Number, Text, Workers, checked
 from tallyveil.api.opened import Opened
 from tallyveil.api.stated import StatedGuarantee
 from tallyveil.errors import StoreError
@@ -91,6 +91,7 @@ class WithMeasurements(Opened):
         across: Name | None = None,
         per: "Mapping[str, float] | None" = None,
         threshold: Number | None = None,
+        draws: AnyPath | None = None,
         level: Number = 0.95,
         limit: Number = LIMIT,
         workers: Workers | None = None,
@@ -113,6 +114,8 @@ class WithMeasurements(Opened):
             across: Geolevel whose areas an index compares.
             per: A public number for each area, by which its counts are divided.
             threshold: A share, or a deviation without its sign, to which every row is held.
+            draws: Folder with draws of this release (`make_draws`), from which each number is computed, too. They
+                assume a model of blocks, which `Answer.of_draws` states.
             level: Coverage of every interval.
             limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
             workers: Number of threads; None for one per core.
@@ -129,8 +132,8 @@ class WithMeasurements(Opened):
         from tallyveil.postprocess.derived.question import question_of, read_question, refused
 
         self._read_again()
-        named = None if isinstance(areas, DistrictPlan) else areas
         districts = districts_by_name(areas, self) if isinstance(areas, DistrictPlan) else None
+        named = None if isinstance(areas, DistrictPlan) else areas
         if question is None:
             understood = question_of(
                 by, where, named, minus, share_of, is_deviation=deviation, measure=measure, across=across
@@ -139,7 +142,7 @@ class WithMeasurements(Opened):
             raise refused("the question is given as a text and by arguments. Give one of them.")
         else:
             understood = read_question(question)
-        terms = Terms(level, limit, threshold, workers)
+        terms = Terms(level, limit, threshold, None if draws is None else Path(draws), workers)
         return answer_question(self.path, understood, districts=districts, per=per, terms=terms)
 
     def _read_again(self) -> None:

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.files.finished import LOG, PROGRAMME
@@ -23,6 +23,9 @@ from tallyveil.storage.json_files import read_text_file
 from tallyveil.storage.outputs import remove
 from tallyveil.storage.paths import inside
 
+if TYPE_CHECKING:
+    from tallyveil.files.cubes.publication import Published
+
 
 @dataclass(frozen=True, slots=True)
 class ProductDoor:
@@ -34,6 +37,7 @@ class ProductDoor:
         page: Writes the page of a release; None where it has none.
         evaluation: The command that compares a release with the truth, with its arguments; None where there is none.
         guarantee: The manifest of a release with the guarantee that follows from ledger, plan and public inputs.
+        cubes: The tables of a release, for publications in forms that all products share; None where it has none.
     """
 
     usage: str
@@ -41,6 +45,7 @@ class ProductDoor:
     page: Callable[[Path], Path] | None = None
     evaluation: str | None = None
     guarantee: Callable[[Path, Manifest], Manifest] = with_guarantee
+    cubes: "Callable[[Path, Manifest], Published] | None" = None
 
 
 # Pages are imported when they are written: their drawing costs time that other commands need not pay.
@@ -74,6 +79,37 @@ def _table_page(out: Path) -> Path:
     return write_table_report(out)
 
 
+# Likewise, tables are read by modules that other commands do not need.
+def _release_cubes(out: Path, manifest: Manifest) -> "Published":
+    from tallyveil.products.topdown.cubes import cubes_of_release
+
+    return cubes_of_release(out, manifest)
+
+
+def _safetab_cubes(out: Path, manifest: Manifest) -> "Published":
+    from tallyveil.products.safetab.public.cubes import cubes_of_persons
+
+    return cubes_of_persons(out, manifest)
+
+
+def _household_cubes(out: Path, manifest: Manifest) -> "Published":
+    from tallyveil.products.safetab.public.cubes import cubes_of_households
+
+    return cubes_of_households(out, manifest)
+
+
+def _group_cubes(out: Path, manifest: Manifest) -> "Published":
+    from tallyveil.products.safetab.public.cubes import cubes_of_groups
+
+    return cubes_of_groups(out, manifest)
+
+
+def _table_cubes(out: Path, manifest: Manifest) -> "Published":
+    from tallyveil.products.lattice.public.cubes import cubes_of_table
+
+    return cubes_of_table(out, manifest)
+
+
 def _guarantee_of_runs(out: Path, manifest: Manifest) -> Manifest:
     from tallyveil.products.safetab.public.privacy import with_runs
 
@@ -98,6 +134,7 @@ PRODUCTS: Final[Mapping[ReleaseKind, ProductDoor]] = {
         keys=frozenset({"records", "geography", "schema", "strategy", "spine", "outputs"}),
         page=_release_page,
         evaluation=EVALUATE,
+        cubes=_release_cubes,
     ),
     ReleaseKind.MEASUREMENTS: ProductDoor(usage="tallyveil measure RELEASE.TOML --out DIR"),
     ReleaseKind.SAFETAB: ProductDoor(
@@ -105,12 +142,14 @@ PRODUCTS: Final[Mapping[ReleaseKind, ProductDoor]] = {
         page=_safetab_page,
         evaluation=EVALUATE_SAFETAB,
         guarantee=_guarantee_of_runs,
+        cubes=_safetab_cubes,
     ),
     ReleaseKind.HOUSEHOLDS: ProductDoor(
         usage="tallyveil safetab households PARAMS DATA --out DIR",
         page=_households_page,
         evaluation=EVALUATE_SAFETAB,
         guarantee=_guarantee_of_runs,
+        cubes=_household_cubes,
     ),
     ReleaseKind.GROUPS: ProductDoor(
         usage="tallyveil safetab run FILE.TOML DATA --out DIR",
@@ -118,6 +157,7 @@ PRODUCTS: Final[Mapping[ReleaseKind, ProductDoor]] = {
         page=_groups_page,
         evaluation=EVALUATE_GROUPS,
         guarantee=_guarantee_of_runs,
+        cubes=_group_cubes,
     ),
     ReleaseKind.SUBSPACE: ProductDoor(
         usage="tallyveil subspace release TABLE.TOML --out DIR",
@@ -125,6 +165,7 @@ PRODUCTS: Final[Mapping[ReleaseKind, ProductDoor]] = {
         page=_table_page,
         evaluation=EVALUATE,
         guarantee=_guarantee_of_table,
+        cubes=_table_cubes,
     ),
 }
 
@@ -295,6 +336,31 @@ def require_evaluation(release: Path, command: str) -> ReleaseKind:
         "read or declassified.",
         code="no-release",
     )
+
+
+def cubes_in(release: Path) -> "tuple[Manifest, Published]":
+    """The manifest and the tables of a finished release of any product that has tables.
+
+    Raises:
+        StoreError: the folder holds no finished release, a programme, or a release without tables; or it is damaged.
+    """
+    if (release / PROGRAMME).is_file():
+        names = ", ".join(
+            str(inside(release, entry["name"])) for entry in stated_programme(release)["releases"]
+        )
+        raise StoreError(
+            f"{release} holds a programme, whose releases are published one by one. Name one of {names}.",
+            code="no-release",
+        )
+    manifest = read_manifest(release)
+    cubes = PRODUCTS[manifest.kind].cubes
+    if cubes is None:
+        raise StoreError(
+            f"{release} holds what `{manifest.kind.command}` made, which has no tables. Make a release of it with "
+            "`tallyveil estimate`, which spends nothing.",
+            code="no-release",
+        )
+    return manifest, cubes(release, manifest)
 
 
 def _with_results() -> tuple[ReleaseKind, ...]:

@@ -51,7 +51,7 @@ from tallyveil.files.whole_tables import PUBLICATION
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.report.page import REPORT
 from tallyveil.storage.addresses import address_of, is_object, shown_path
-from tallyveil.storage.json_files import JsonObject, read_json, read_json_object
+from tallyveil.storage.json_files import JsonObject, held, read_json, read_json_object
 from tallyveil.storage.outputs import remove
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
@@ -805,7 +805,7 @@ def _require_remade_programme(root: Path) -> None:
 
 
 def _publication(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
-    """The verdict on the tables that `publish pl94`, `publish dhc` or `publish csv` wrote."""
+    """The verdict on the tables that `publish` wrote, in any form."""
     content = read_json_object(root / PUBLICATION, "Publish the tables again.")
     look = _Parts(root)
     look.hold(
@@ -861,12 +861,18 @@ def _require_holds(source: Path, whole: bool) -> None:
 
 def _publish(content: JsonObject, sources: Sequence[Path], root: Path, out: Path) -> None:
     """Publish the same tables once more."""
+    from tallyveil.api.products import cubes_in
+    from tallyveil.files.cubes.publication import FORMS, Wish, publish_cubes
     from tallyveil.files.whole_tables import publish_csv
     from tallyveil.products.dhc.tables.publication import publish_dhc
     from tallyveil.products.topdown.pl94.publication import publish_pl94
 
     csv = any(file["path"].endswith(".csv") for file in content["files"])
-    if "zeros" in content:
+    if "form" in content:
+        require_fits(content["form"] in FORMS, f"{PUBLICATION} names a form that there is none of")
+        wish = held(root / PUBLICATION, content.get("asked"), Wish, "Publish the tables again.")
+        publish_cubes(sources[0], *cubes_in(sources[0]), content["form"], out, wish)
+    elif "zeros" in content:
         publish_csv(sources[0], out, zeros=content["zeros"] == "included")
     elif "microdata" in content:
         publish_dhc(sources, out, tables=content["tables"], microdata=bool(content["microdata"]), csv=csv)
@@ -892,7 +898,7 @@ def _require_remade(root: Path, make: Callable[[Path], object]) -> None:
 
 def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     """The verdict on the site of an explorer."""
-    from tallyveil.explore.files import PARTS, TOP, copy_pages
+    from tallyveil.explore.files import EXPLORER, PARTS, TOP, copy_pages
     from tallyveil.explore.site import remake_site
 
     look = _Parts(root)
@@ -901,8 +907,8 @@ def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     def pages() -> None:
         require_fits(not others, f"{_named(others)} lies beside the parts of a site")
         with tempfile.TemporaryDirectory() as place:
-            copy_pages(Path(place))
-            for part in (*PARTS, "index.html"):
+            copy_pages(Path(place), EXPLORER)
+            for part in (*PARTS, *EXPLORER):
                 ours, theirs = (
                     {path.relative_to(top).as_posix(): path.read_bytes() for path in _files(top, part)}
                     for top in (root, Path(place))

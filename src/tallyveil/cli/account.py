@@ -258,20 +258,13 @@ def group(
     """Compute epsilon for a group of persons, such as a household, beside that for one person.
 
     The textbook's bound multiplies epsilon by the size, and holds at a much larger delta. A group is refused where
-    nothing is known about it: random samples, for example.
+    nothing is known about it: random samples, for example. With --secret, each person of the group may have another
+    value of this secret, and nothing else changes.
     """
     from tallyveil.api.guarantees import epsilon_of_group
-    from tallyveil.errors import ConfigError
 
-    # The worst pair of values is known for one record. Records of a group may change between different pairs, and no
-    # proof says that the same pair for all of them is the worst.
-    if noise["secret"] is not None:
-        raise ConfigError(
-            "--secret is about one record, and --size about several: which values are the worst ones for several "
-            "records is not known. Leave one out; without --secret the guarantee holds for every change of the group.",
-            code="bad-flag",
-        )
-    guarantee, answer = epsilon_of_group(_guarantee(noise, width=width), size, delta)
+    record = None if noise["secret"] is None else _guarantee({**noise, "secret": None}, width=width)
+    guarantee, answer = epsilon_of_group(_guarantee(noise, width=width), size, delta, record)
     _print_answer(answer | {"delta": delta}, as_json)
     _plot_profile(guarantee, plot)
 

@@ -72,6 +72,14 @@ def ask(
             help="Folder of an earlier release, whose answer to the same question is subtracted.",
         ),
     ] = None,
+    from_draws: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-draws",
+            metavar="DRAWS",
+            help="Folder with draws of RUN (`tallyveil draws`): each number is computed from them, too.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="File of the answer (CSV or Parquet, by its name)."),
@@ -102,6 +110,7 @@ def ask(
         per=per,
         threshold=threshold,
         earlier=earlier,
+        draws=from_draws,
         out=out,
         level=level,
         limit=limit,
@@ -109,7 +118,8 @@ def ask(
     )
     if as_json:
         record = {"level": answer.level, "limit": answer.limit, "covers": answer.covers}
-        say_json({**record, "warnings": list(answer.warnings), "rows": answer.table.to_dicts()})
+        of_draws = {"of_draws": answer.of_draws} if answer.of_draws else {}
+        say_json({**record, **of_draws, "warnings": list(answer.warnings), "rows": answer.table.to_dicts()})
     elif not quiet:
         _show(answer, out)
 
@@ -124,17 +134,21 @@ def _show(answer: "Answer", out: Path | None) -> None:
         table.add_column(name, overflow="fold", min_width=len(name))
     said = ["probability", "statement"] if "statement" in frame.columns else []
     headings = ("st.error" if name == "standard_error" else name for name in numbers)
-    for heading in (*headings, f"{100 * answer.level:g} % interval", "usable", *said):
+    drawn = ["from draws", f"{100 * answer.level:g} % of draws"] if answer.of_draws else []
+    for heading in (*headings, f"{100 * answer.level:g} % interval", "usable", *said, *drawn):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in frame.head(ROWS_SHOWN).iter_rows(named=True):
         usable = {True: "yes", False: "no", None: "–"}[row["usable"]]
-        ends = "–" if row["lower"] is None else f"{_text(row['lower'])} to {_text(row['upper'])}"
+        from_draws = (
+            (_text(row["drawn"]), _ends(row["drawn_lower"], row["drawn_upper"])) if answer.of_draws else ()
+        )
         table.add_row(
             *(str(row[name]) for name in answer.keys),
             *(_text(row[name]) for name in numbers),
-            ends,
+            _ends(row["lower"], row["upper"]),
             usable,
             *(_text(row[name]) for name in said),
+            *from_draws,
         )
     # A file or a pipe has no width to respect. 160 characters hold the widest of these tables, shares with statements.
     console.print(table) if console.is_terminal else Screen(width=160).print(table)
@@ -142,9 +156,14 @@ def _show(answer: "Answer", out: Path | None) -> None:
         console.print(f"{frame.height - ROWS_SHOWN:,} rows more with --out FILE or --json.")
     for reason in frame["lacking"].drop_nulls().unique(maintain_order=True):
         console.print(f"No estimate: {reason}.", soft_wrap=True)
-    console.print(answer.covers, soft_wrap=True)
+    for said_of in filter(None, (answer.covers, answer.of_draws)):
+        console.print(said_of, soft_wrap=True)
     if out is not None:
         console.print(f"Written to {out}", soft_wrap=True)
+
+
+def _ends(low: float | str | None, high: float | str | None) -> str:
+    return "–" if low is None else f"{_text(low)} to {_text(high)}"
 
 
 def _text(value: float | str | None) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.frame.arguments import AsJson, NotPrivate, Quiet
+from tallyveil.cli.frame.arguments import AsJson, NotPrivate, Quiet, Workers
 from tallyveil.cli.frame.tables import not_private_screen, plain_table
 from tallyveil.cli.frame.terminal import say, say_json
 
@@ -23,6 +23,7 @@ def compare(
         typer.Option("--out", metavar="FOLDER", help="Folder of the page and the numbers; new or empty."),
     ],
     not_private: NotPrivate = False,
+    workers: Workers = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +43,7 @@ def compare(
         "here, add --i-understand-this-is-not-private.",
     )
     silent = quiet or as_json
-    comparison = compare_methods(file, out, lambda words: None if silent else say(words, err=True))
+    comparison = compare_methods(file, out, lambda words: None if silent else say(words, err=True), workers)
     if as_json:
         from tallyveil.files.evaluation import WARNING
 

@@ -20,15 +20,17 @@ def demo(
 ) -> None:
     """Make up a country of about 1,000 blocks and release it, with the 2020 redistricting settings and intervals.
 
-    The population and its release file are written to OUT/population, and the release to OUT/release.
+    Its places have names, and it is labelled in English, German and French. With the extra `maps` it has a map. The
+    population, its release file and the book of its register are written to OUT/population, and the release to
+    OUT/release.
     """
-    from tallyveil.api.beginning import write_country
+    from tallyveil.api.demo import write_demo
     from tallyveil.api.making import run
     from tallyveil.cli.frame.progress import observer_for
 
     release_file = out / "population" / "release.toml"
     if not release_file.exists():
-        write_country(out / "population", blocks=blocks, schema="pl94-persons", name="demo", intervals="0.95")
+        write_demo(release_file.parent, blocks)
     if not (quiet or as_json):
         say(f"A made-up population is in {release_file.parent}. What follows is the command")
         say(f"  tallyveil run {release_file} --out {out / 'release'}")

@@ -20,7 +20,8 @@ OpenIt = Annotated[
     bool,
     typer.Option(
         "--open",
-        help="Serve the site to the browser of this machine, and open it. Ctrl-C ends it.",
+        help="Serve the site to the browser of this machine, and open it. Ctrl-C ends it. The page of tables answers "
+        "questions then.",
     ),
 ]
 
@@ -74,7 +75,7 @@ def explore(
         f"{', '.join(site.tables)}.",
         *site.left_out,
     ]
-    give_site(site, lines, Shown(quiet=quiet, as_json=as_json, opened=open_it))
+    give_site(site, lines, Shown(quiet=quiet, as_json=as_json, opened=open_it), answering=release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +104,15 @@ class MadeSite(Protocol):
         """Plain data."""
 
 
-def give_site(site: MadeSite, lines: Sequence[str], shown: Shown) -> None:
+def give_site(site: MadeSite, lines: Sequence[str], shown: Shown, *, answering: Path | None = None) -> None:
     """Print what was made, and open it or say how to look at it.
 
     Args:
         site: The site.
         lines: What to tell readers of it.
         shown: How it is shown.
+        answering: Folder of the release whose questions are answered while the site is open; None for a site that is
+            only files.
     """
     how = (
         "To look at it: give --open, or use a web server, such as `python -m http.server --directory "
@@ -118,9 +121,11 @@ def give_site(site: MadeSite, lines: Sequence[str], shown: Shown) -> None:
     sentences = lines if shown.opened else [*lines, how]
     give(site.to_mapping(), sentences, quiet=shown.quiet, as_json=shown.as_json)
     if shown.opened:
+        from tallyveil.explore.asking import served_answers
         from tallyveil.explore.serving import served
 
-        open_until_interrupted(served(site.path), aside=shown.quiet or shown.as_json)
+        serving = served(site.path) if answering is None else served_answers(site.path, answering)
+        open_until_interrupted(serving, aside=shown.quiet or shown.as_json)
 
 
 def open_until_interrupted(

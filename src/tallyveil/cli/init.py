@@ -154,7 +154,8 @@ def init(
             from tallyveil.cli.questions import ask_steps
             from tallyveil.desk.draft import Draft
 
-            ask_steps(Draft.opened(Path()))
+            with Draft.held(Path()) as draft:
+                ask_steps(draft)
             return
         raise ConfigError(
             "name the table of records, or ask for made-up ones with --example DIR.", code="bad-flag"

@@ -74,6 +74,10 @@ COMMANDS: Final = {
         "compare",
         "Compare methods of disclosure control on one input. The results are NOT PRIVATE.",
     ),
+    "attack": (
+        "attack",
+        "Say what an outsider would claim of published numbers. With --truth the results are NOT PRIVATE.",
+    ),
     "synth": (
         "synth",
         "Make up a population: records, geography, off-spine entities, facility bounds and a release file.",

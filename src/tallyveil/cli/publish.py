@@ -19,6 +19,7 @@ from tallyveil.cli.frame.arguments import (
 from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
+    from tallyveil.api.exchange import FormName
     from tallyveil.products.topdown.pl94.publication import Publication
 
 
@@ -131,6 +132,182 @@ def tables_as_csv(
         "warnings": content["warnings"],
     }
     lines = [*mark_lines(content["warnings"]), f"tables as CSV: {len(tables)} files in {out}"]
+    give(record, lines, quiet=quiet, as_json=as_json)
+
+
+Tables = Annotated[str | None, typer.Option("--tables", metavar="QUERY,...", help="Queries. Default: all.")]
+Geolevel = Annotated[
+    str | None,
+    typer.Option("--geolevel", metavar="NAME", help="Geolevel, or family of entities. Default: all."),
+]
+Period = Annotated[
+    str | None,
+    typer.Option(
+        "--period", metavar="TIME", help="Reference period, such as 2026, 2026-03, 2026-Q1 or 2026-03-31."
+    ),
+]
+Language = Annotated[
+    str | None,
+    typer.Option(
+        "--language", metavar="TAG", help="Language of the labels. Default: the first of the release."
+    ),
+]
+
+
+@publish.command()
+def sdmx(
+    release: FinishedRelease,
+    out: FilesOut,
+    *,
+    tables: Tables = None,
+    geolevel: Geolevel = None,
+    period: Period = None,
+    language: Language = None,
+    agency: Annotated[
+        str | None,
+        typer.Option(
+            "--agency", metavar="ID", help="Agency that maintains the structures. Default: TALLYVEIL."
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write tables of a release as SDMX-CSV 2.0, with a structure message (SDMX-ML 3.0).
+
+    Status, standard error and interval of every number are attributes of the observation. Names stand in all languages
+    of the release.
+    """
+    _publish_cubes(
+        "sdmx",
+        release,
+        out,
+        tables=tables,
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        agency=agency,
+        quiet=quiet,
+        as_json=as_json,
+    )
+
+
+@publish.command("json-stat")
+def json_stat(
+    release: FinishedRelease,
+    out: FilesOut,
+    *,
+    tables: Tables = None,
+    geolevel: Geolevel = None,
+    period: Period = None,
+    language: Language = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write tables of a release as JSON-stat 2.0 data sets.
+
+    The last dimension of a data set says which number a value is: the published one, its estimate, and so on.
+    """
+    _publish_cubes(
+        "json-stat",
+        release,
+        out,
+        tables=tables,
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        quiet=quiet,
+        as_json=as_json,
+    )
+
+
+@publish.command()
+def px(
+    release: FinishedRelease,
+    out: FilesOut,
+    *,
+    tables: Tables = None,
+    geolevel: Geolevel = None,
+    period: Period = None,
+    language: Language = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write tables of a release as PX files, for PxWeb and PC-Axis.
+
+    Texts stand in all languages of the release.
+    """
+    _publish_cubes(
+        "px",
+        release,
+        out,
+        tables=tables,
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        quiet=quiet,
+        as_json=as_json,
+    )
+
+
+@publish.command()
+def xlsx(
+    release: FinishedRelease,
+    out: FilesOut,
+    *,
+    tables: Tables = None,
+    geolevel: Geolevel = None,
+    period: Period = None,
+    language: Language = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write tables of a release as one Excel workbook with a cover. Needs the extra `xlsx`.
+
+    Every table is a sheet with a row for each number, its estimate and its interval. Longer tables than a sheet holds
+    are refused.
+    """
+    _publish_cubes(
+        "xlsx",
+        release,
+        out,
+        tables=tables,
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        quiet=quiet,
+        as_json=as_json,
+    )
+
+
+def _publish_cubes(
+    form: "FormName",
+    release: Path,
+    out: Path,
+    *,
+    tables: str | None,
+    geolevel: str | None,
+    quiet: bool,
+    as_json: bool,
+    period: str | None,
+    language: str | None,
+    agency: str | None = None,
+) -> None:
+    from tallyveil.api.exchange import publish_tables
+    from tallyveil.files.marks import mark_lines
+
+    content = publish_tables(
+        release,
+        form,
+        out,
+        tables=names_if_any(tables, "--tables"),
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        agency=agency,
+    )
+    files = [file["path"] for file in content["files"]]
+    record = {"files": files, "out": str(out), **{key: content[key] for key in ("protected", "warnings")}}
+    lines = [*mark_lines(content["warnings"]), f"{form}: {len(files)} files in {out}"]
     give(record, lines, quiet=quiet, as_json=as_json)
 
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from scipy import sparse
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.arrays import IntegerRows, Integers
-from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.confidential.declassify import declassify_truth, declassify_units
 from tallyveil.errors import ConfigError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
@@ -72,6 +72,9 @@ class SharedInput:
         counts: True counts, int64, shape (n_finest, schema.size).
         household: Number of the household of each person, the people in the order of their geounits and cells; None
             where households are not known, and each person is one.
+        contributor: The contributor whose record each is, such as an establishment, in the same order and over all
+            geounits; None where each record is a contributor.
+        earlier: Counts of an earlier year, in the shape of `counts`; None for the first one.
     Privacy: true counts. Whatever is computed from them must be marked as not private.
     """
 
@@ -81,6 +84,8 @@ class SharedInput:
     n_geolevels: int
     counts: IntegerRows
     household: Integers | None = None
+    contributor: Integers | None = None
+    earlier: IntegerRows | None = None
 
     @property
     def people(self) -> tuple[Integers, Integers, Integers]:
@@ -119,6 +124,10 @@ class SharedInput:
         """The true tables."""
         return self.tables_of(self.counts)
 
+    def answers(self, areas: Areas, query: QueryGroup) -> Integers:
+        """The true answers of any query for some areas; shape (n_areas, query.size)."""
+        return np.asarray(areas.sums(self.counts) @ answer_matrix(query))
+
     def tables_of(self, counts: IntegerRows) -> dict[TableName, Integers]:
         """Every table of any counts of the finest geounits; each of shape (n_areas, query.size)."""
         tables: dict[TableName, Integers] = {}
@@ -130,15 +139,12 @@ class SharedInput:
 
 
 def answer_matrix(query: QueryGroup) -> sparse.csr_matrix:
-    """1 where a cell of the schema counts in an answer of the query; shape (n_cells, size)."""
-    cells = np.arange(query.n_cells)
-    matrix = sparse.csr_matrix((query.n_cells, query.size), dtype=np.int64)
-    for layer in query.layers:
-        answers = layer.answers_of(cells)
-        used = np.flatnonzero(answers >= 0)
-        ones = np.ones(used.size, dtype=np.int64)
-        matrix = matrix + sparse.csr_matrix((ones, (used, answers[used])), shape=matrix.shape)
-    return matrix
+    """How often a cell of the schema counts in an answer of the query; shape (n_cells, size)."""
+    cells, answers = query.counted_in(np.arange(query.n_cells))
+    # Where a cell counts twice in an answer, entries of one place are added up.
+    return sparse.csr_matrix(
+        (np.ones(cells.size, dtype=np.int64), (cells, answers)), shape=(query.n_cells, query.size)
+    )
 
 
 def read_areas(
@@ -154,16 +160,22 @@ def read_areas(
         GeographyError, StoreError, ConfigError: as for a release.
     """
     spine = read_spine(plan.geography)
+    read: tuple[EntityFamily, ...] = ()
+    if entities is not None:
+        table = read_assignments(entities, list(families), "entities")
+        columns = {GEOCODE: table[GEOCODE], **{name: table[name] for name in families}}
+        read = entities_from_columns(spine, columns, list(families))
+    return spine, areas_of_spine(spine, read)
+
+
+def areas_of_spine(spine: Spine, families: Sequence[EntityFamily]) -> list[Areas]:
+    """The geolevels of a spine, and families of areas beside it."""
     finest = np.arange(spine.n_geounits(spine.finest))
     areas = [
         Areas(name, tuple(spine.geocodes[level]), spine.ancestors(level) if level < spine.finest else finest)
         for level, name in enumerate(spine.geolevels)
     ]
-    if entities is not None:
-        table = read_assignments(entities, list(families), "entities")
-        columns = {GEOCODE: table[GEOCODE], **{name: table[name] for name in families}}
-        areas += [_of_family(family) for family in entities_from_columns(spine, columns, list(families))]
-    return spine, areas
+    return areas + [_of_family(family) for family in families]
 
 
 def _of_family(family: EntityFamily) -> Areas:
@@ -172,8 +184,26 @@ def _of_family(family: EntityFamily) -> Areas:
     return Areas(family.name, family.codes, place)
 
 
+@dataclass(frozen=True, slots=True)
+class UnitColumns:
+    """Columns of the records that say which unit a record belongs to.
+
+    Attributes:
+        households: Column of the household; the same text in another geounit is another household.
+        contributors: Column of the contributor, such as an establishment, over all geounits.
+    """
+
+    households: str | None = None
+    contributors: str | None = None
+
+
 def read_input(
-    plan: ReleasePlan, spine: Spine, areas: Sequence[Areas], tables: Sequence[str], ledger: Ledger
+    plan: ReleasePlan,
+    spine: Spine,
+    areas: Sequence[Areas],
+    tables: Sequence[str],
+    units: UnitColumns,
+    ledger: Ledger,
 ) -> SharedInput:
     """Read the records, after the ledger says that their counts are declassified.
 
@@ -181,37 +211,69 @@ def read_input(
         plan: Of the release file, whose records are read.
         spine, areas: Of `read_areas`.
         tables: Queries.
+        units: Columns of households and contributors.
         ledger: Of the comparison. A non-private event is written to it before any count is returned.
     Raises:
         ConfigError: there are more counts than `MOST_COUNTS`. Nothing was read then.
         SchemaError, GeographyError, StoreError: a query or a record does not fit.
     Privacy: none.
     """
-    n_finest = spine.n_geounits(spine.finest)
-    if n_finest * plan.schema.size > MOST_COUNTS:
-        raise ConfigError(
-            f"{n_finest:,} finest geounits of {plan.schema.size:,} cells are {n_finest * plan.schema.size:,} counts, "
-            f"wanted at most {MOST_COUNTS:,}: every method and attack holds some tables of all of them in memory. "
-            "Compare a part of the geography, or a schema with fewer cells. Nothing was read.",
-            code="comparison-too-large",
-        )
+    refuse_too_large(spine, plan.schema)
     queries = tuple(plan.schema.query(name) for name in tables)
     records = plan.records
-    truths = declassify_truth(
-        records.path,
-        geocode=records.geocode,
-        count=records.count,
-        columns=dict(records.columns),
-        numbers=records.numbers,
-        schema=plan.schema,
-        spine=spine,
-        ledger=ledger,
-        reason=REASON,
-    )
+    # What both readings of the file need.
+    how: dict[str, Any] = {
+        "geocode": records.geocode,
+        "columns": dict(records.columns),
+        "numbers": records.numbers,
+        "missing": dict(records.missing),
+        "form": records.form,
+        "schema": plan.schema,
+        "spine": spine,
+        "ledger": ledger,
+    }
+    truths = declassify_truth(records.path, count=records.count, reason=REASON, **how)
+    read = [
+        None
+        if column is None
+        else declassify_units(records.path, unit=column, reason=f"{what}: {REASON}", **how)
+        for what, column in (("households", units.households), ("contributors", units.contributors))
+    ]
+    household, contributor = read
     return SharedInput(
         plan.schema,
         queries,
         tuple(areas),
         spine.n_levels,
         truths[-1].dense(0, truths[-1].n_geounits, plan.schema.size),
+        # A household lives in one geounit: the same number elsewhere is another household.
+        None
+        if household is None
+        else np.unique(np.stack([household.geounits, household.units]), axis=1, return_inverse=True)[
+            1
+        ].ravel(),
+        None if contributor is None else contributor.units,
     )
+
+
+def refuse_too_large(spine: Spine, schema: Schema) -> None:
+    """Refuse more counts than `MOST_COUNTS`; raises ConfigError."""
+    n_finest = spine.n_geounits(spine.finest)
+    if n_finest * schema.size > MOST_COUNTS:
+        raise ConfigError(
+            f"{n_finest:,} finest geounits of {schema.size:,} cells are {n_finest * schema.size:,} counts, "
+            f"wanted at most {MOST_COUNTS:,}: every method and attack holds some tables of all of them in memory. "
+            "Compare a part of the geography, or a schema with fewer cells. Nothing was read.",
+            code="comparison-too-large",
+        )
+
+
+def require_single_records(plan: ReleasePlan, units: UnitColumns) -> None:
+    """Refuse columns of units where the records are counts, before anything is read; raises ConfigError."""
+    if plan.records.count is not None and (units.households or units.contributors):
+        raise ConfigError(
+            f"the records have a column of counts, {plan.records.count}, so that a row is no single record, and the "
+            "file names a column of households or contributors. Give records one by one, or leave the column out. "
+            "Nothing was read.",
+            code="bad-key-or-value",
+        )

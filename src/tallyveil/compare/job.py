@@ -1,9 +1,8 @@
 """The whole comparison: read the input, publish by every method, measure losses, attack, and write page and numbers."""
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -21,12 +20,14 @@ from tallyveil.compare.attacks.questions import RepeatedQuestions
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
 from tallyveil.compare.attacks.reconstruction import Reconstruction
 from tallyveil.compare.draws import Draws
-from tallyveil.compare.inputs import SharedInput, read_areas, read_input
-from tallyveil.compare.losses import losses_of
+from tallyveil.compare.inputs import SharedInput, read_areas, read_input, require_single_records
+from tallyveil.compare.losses import change_losses, losses_of
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import TopDown
+from tallyveil.compare.outputs import write_marked
 from tallyveil.compare.page import write_comparison_page
+from tallyveil.compare.published import Certificate
 from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.compare.settings import CompareFile
 from tallyveil.errors import ConfigError
@@ -34,8 +35,11 @@ from tallyveil.files.evaluation import WARNING
 from tallyveil.files.finished import LEDGER
 from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.storage.outputs import own_folder, refuse_inputs
-from tallyveil.storage.write import write_file, write_json, write_parquet
+from tallyveil.runs.executor import Threads
+from tallyveil.schema.schema import Schema
+from tallyveil.storage.outputs import own_folder, refuse_inputs, remove
+from tallyveil.storage.system import usable_cores
+from tallyveil.storage.write import write_json
 from tallyveil.version import VERSION
 
 ATTACKS: Final[tuple[Attack, ...]] = (
@@ -55,43 +59,71 @@ exact. An attack with less is too weak against noise to be shown. At half of it 
 the remaining noise of that release would refuse good ones."""
 
 EXACT: Final = "exact tables"
+WORK: Final = "releases"
+"""Folder for releases that are made on the way, in that of the results; it is gone when a comparison has ended."""
+
 HARMLESS: Final = "TopDown, epsilon 1000"
 
 
-def compare(path: Path, out: Path, progress: Callable[[str], None]) -> Comparison:
+def compare(path: Path, out: Path, progress: Callable[[str], None], workers: int | None = None) -> Comparison:
     """Compare the methods of a file, and write the page and the numbers.
 
     Args:
         path: TOML file (`CompareFile`).
         out: Folder of the results: new, empty, or of an earlier comparison.
         progress: Is told what is being done, in words.
+        workers: Number of threads; None for one per core. The results do not depend on it.
     Raises:
         TallyveilError: the file, an input or the folder is wrong. The ledger gets its entry before a count is computed.
     Privacy: none. `out` gets a ledger that says so, and every file is marked.
     """
     file = parse_file(path, CompareFile)
     plan = load_plan(file.release)
-    _require_attribute(file, plan)
+    require_attribute(file.attacks.sensitive, plan.schema)
+    require_single_records(plan, file.units)
+    later = None if file.later is None else load_plan(file.later)
+    if later is not None:
+        _require_comparable(plan, later)
+        require_single_records(later, file.units)
     inputs = [path, file.release, plan.records.path, plan.geography.path]
+    inputs += [] if later is None else [later.records.path]
     refuse_inputs(out, [*inputs, *([file.entities.path] if file.entities else [])])
     with own_folder(out, "compare"):
-        comparison = _compared(file, plan, out, progress)
+        comparison = _compared(file, plan, later, out, workers or usable_cores(), progress)
         write_numbers(out, comparison)
         write_comparison_page(out, comparison)
     return comparison
 
 
-def _require_attribute(file: CompareFile, plan: ReleasePlan) -> None:
-    names = plan.schema.attribute_names
-    if file.attacks.sensitive not in names:
+def require_attribute(sensitive: str, schema: Schema) -> None:
+    """Refuse an attribute that the schema does not have, before records are read; raises ConfigError."""
+    names = schema.attribute_names
+    if sensitive not in names:
         raise ConfigError(
-            f"[attacks] sensitive is '{file.attacks.sensitive}', wanted an attribute of the schema: "
-            f"{', '.join(names)}. Nothing was read.",
+            f"[attacks] sensitive is '{sensitive}', wanted an attribute of the schema: {', '.join(names)}. Nothing was "
+            "read.",
             code="bad-key-or-value",
         )
 
 
-def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callable[[str], None]) -> Comparison:
+def _require_comparable(plan: ReleasePlan, later: ReleasePlan) -> None:
+    """Refuse a later year with another schema, before records are read; raises ConfigError."""
+    if later.schema.digest() != plan.schema.digest():
+        raise ConfigError(
+            "the release file of later has another schema than the release file of the comparison. Compare years of "
+            "one schema. Nothing was read.",
+            code="other-release",
+        )
+
+
+def _compared(
+    file: CompareFile,
+    plan: ReleasePlan,
+    later: ReleasePlan | None,
+    out: Path,
+    workers: int,
+    progress: Callable[[str], None],
+) -> Comparison:
     began = time.process_time()
     entities = file.entities
     progress("reading the geography")
@@ -99,25 +131,31 @@ def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callabl
         plan, entities.path if entities else None, entities.families if entities else ()
     )
     declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
+    after: SharedInput | None = None
     with Ledger(out / LEDGER, declaration, "compare") as ledger:
         progress("reading the records")
-        shared = read_input(plan, spine, areas, file.tables or list(plan.tables), ledger)
+        queries = file.tables or list(plan.tables)
+        shared = read_input(plan, spine, areas, queries, file.units, ledger)
+        if later is not None:
+            progress("reading the records of the later year")
+            after = read_input(later, spine, areas, queries, file.units, ledger)
+            after = replace(after, earlier=shared.counts)
     targets = Targets(shared, Draws(file.key), file.attacks.sensitive, file.attacks.people)
-    with tempfile.TemporaryDirectory(prefix="releases-", dir=out) as work:
-        rooms = _Rooms(targets, plan, Path(work))
+    # What a killed run left there: releases that are made on the way have a public key, and true counts beside.
+    remove(out / WORK)
+    try:
+        rooms = _Rooms(targets, plan, out / WORK, after)
         # One draw is enough to see whether an attack succeeds where it must.
-        controls = [
-            _result(method, rooms, ATTACKS, 1, progress) for method in (Exact(name=EXACT), _harmless(plan))
-        ]
+        controls = _results((Exact(name=EXACT), _harmless(plan)), rooms, ATTACKS, 1, workers, progress)
         power = {
-            attack.name: tuple(
-                attack.power(targets, control.published, control.findings) for control in controls
-            )
+            attack.name: tuple(attack.power(targets, control.findings) for control in controls)
             for attack in ATTACKS
         }
-        refused = _refused(power)
+        refused = refused_attacks(power)
         shown = tuple(attack for attack in ATTACKS if attack.name not in refused)
-        results = [_result(method, rooms, shown, file.draws, progress) for method in file.methods]
+        results = _results(file.methods, rooms, shown, file.draws, workers, progress)
+    finally:
+        remove(out / WORK)
     return Comparison(
         file=file,
         plan=plan,
@@ -142,25 +180,79 @@ def _harmless(plan: ReleasePlan) -> TopDown:
     return TopDown(name=HARMLESS, budget=Fraction(root**2).limit_denominator(1000))
 
 
-def _result(
-    method: Method, rooms: "_Rooms", attacks: tuple[Attack, ...], draws: int, progress: Callable[[str], None]
-) -> MethodResult:
-    """Publish by a method as often as is asked for, and attack every draw."""
-    losses, findings, seconds = [], [], 0.0
-    number = draws if method.random else 1
-    for draw in range(number):
-        progress(f"{method.name}: draw {draw + 1} of {number}")
-        began = time.process_time()
-        published = method.publish(rooms.office(2 * draw, rooms.targets.shared))
-        seconds += time.process_time() - began
-        tossed = (
-            method.publish(rooms.office(2 * draw + 1, rooms.targets.tossed)) if method.repeatable else None
+def _results(
+    methods: Sequence[Method],
+    rooms: "_Rooms",
+    attacks: tuple[Attack, ...],
+    draws: int,
+    workers: int,
+    progress: Callable[[str], None],
+) -> list[MethodResult]:
+    """Publish by every method as often as is asked for, and attack every draw; several draws at a time.
+
+    Each draw has random numbers of its own, so that nothing depends on the number of threads or on their order.
+    """
+    tasks = [
+        (number, draw)
+        for number, method in enumerate(methods)
+        for draw in range(draws if method.random else 1)
+    ]
+    # What every draw needs is computed once, before threads could compute it twice.
+    rooms.targets.prepare()
+
+    def work(task: int) -> _Draw:
+        number, draw = tasks[task]
+        progress(f"{methods[number].name}: draw {draw + 1}")
+        return _drawn(methods[number], rooms, attacks, task, draw)
+
+    done = dict(Threads(workers).each(work, range(len(tasks))))
+    results = []
+    for number, method in enumerate(methods):
+        parts = [done[task] for task, (which, _) in enumerate(tasks) if which == number]
+        results.append(
+            MethodResult(
+                method,
+                _mean_losses([part.losses for part in parts]),
+                over_draws([part.findings for part in parts]),
+                parts[-1].certificate,
+                parts[-1].notes,
+                len(parts),
+                sum(part.seconds for part in parts) / len(parts),
+            )
         )
-        losses.append(losses_of(rooms.targets.shared, published, rooms.targets.sensitive))
-        findings.append([item for attack in attacks for item in attack.run(rooms.targets, published, tossed)])
-    return MethodResult(
-        method, _mean_losses(losses), over_draws(findings), published, number, seconds / number
-    )
+    return results
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draw:
+    """What became of one draw of a method. Its tables are not held: those of all draws would fill the memory."""
+
+    losses: pl.DataFrame
+    findings: Sequence[Finding]
+    certificate: Certificate | None
+    notes: tuple[str, ...]
+    seconds: float
+
+
+def _drawn(method: Method, rooms: "_Rooms", attacks: tuple[Attack, ...], task: int, draw: int) -> _Draw:
+    """Publish once by a method, and attack it."""
+    targets = rooms.targets
+    folder = rooms.work / f"{task}"
+    began = time.perf_counter()
+    published = method.publish(rooms.office(3 * draw, targets.shared, folder / "published"))
+    seconds = time.perf_counter() - began
+    tossed = None
+    if method.repeatable:
+        tossed = method.publish(rooms.office(3 * draw + 1, targets.tossed, folder / "tossed"))
+    lost = losses_of(targets.shared, published, targets.sensitive)
+    if rooms.later is not None and method.repeatable:
+        # Another draw of everything but what records keep.
+        office = rooms.office(3 * draw + 2, rooms.later, folder / "later", kept=3 * draw)
+        changes = change_losses(targets.shared, published, rooms.later, method.publish(office))
+        lost = pl.concat([lost, changes])
+    findings = [item for attack in attacks for item in attack.run(targets, published, tossed)]
+    remove(folder)
+    return _Draw(lost, findings, published.certificate, published.notes, seconds)
 
 
 def _mean_losses(losses: list[pl.DataFrame]) -> pl.DataFrame:
@@ -176,16 +268,38 @@ class _Rooms:
     targets: Targets
     plan: ReleasePlan
     work: Path
+    later: SharedInput | None
 
-    def office(self, draw: int, shared: SharedInput) -> Office:
-        """An office with random numbers of its own, for the input or for the one with coins."""
-        return Office(shared, self.plan, self.targets.draws.again(draw), self.work)
+    def office(self, draw: int, shared: SharedInput, folder: Path, kept: int | None = None) -> Office:
+        """An office with random numbers of its own, for the input, the one with coins, or that of a later year.
+
+        Args:
+            draw: Number of the random numbers.
+            shared: The input.
+            folder: For releases that are made on the way.
+            kept: Of those that stay with the records; None for the same number.
+        """
+        draws = self.targets.draws
+        return Office(
+            shared,
+            self.plan,
+            self.targets.sensitive,
+            draws.again(draw),
+            draws.again(draw if kept is None else kept),
+            folder,
+        )
 
 
-def _refused(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
-    """Attacks that are too weak to be shown, with what they found where they must succeed."""
+def refused_attacks(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
+    """Attacks that are too weak to be shown, with what they found where they must succeed.
+
+    Args:
+        power: By attack, its headline on exact tables and on nearly exact ones. Others are not asked.
+    """
     refused = {}
     for attack in ATTACKS:
+        if attack.name not in power:
+            continue
         best, noisy = power[attack.name]
         if best is None or best < attack.must:
             refused[attack.name] = (
@@ -219,12 +333,8 @@ def write_numbers(out: Path, comparison: Comparison) -> None:
         ],
         infer_schema_length=None,
     )
-    tags = {"protected": "false", "warning": WARNING}
     for name, frame in (("losses", losses), ("attacks", findings)):
-        write_parquet(out / f"{name}.parquet", frame, tags)
-        # A CSV file has no place for tags: each row says it.
-        marked = frame.with_columns(pl.lit("NOT PRIVATE").alias("warning"))
-        write_file(out / f"{name}.csv", marked.write_csv)
+        write_marked(out, name, frame, WARNING, private=False)
     write_json(out / "comparison.json", _content(comparison))
 
 
@@ -248,8 +358,8 @@ def _content(comparison: Comparison) -> dict[str, Any]:
                 "kind": type(result.method).model_fields["kind"].default,
                 "settings": result.method.settings(),
                 "draws": result.draws,
-                "processor_seconds": round(result.seconds, 3),
-                "notes": list(result.published.notes),
+                "seconds_to_publish": round(result.seconds, 3),
+                "notes": list(result.notes),
             }
             for result in comparison.results
         ],

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.figures import Dot, risk_figure
-from tallyveil.compare.losses import ERROR_OF_ALL, value_of
+from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, value_of
 from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.files.evaluation import WARNING
 from tallyveil.report.page import SummaryPoint, write_page
@@ -105,6 +105,15 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
             "fewer counts hidden",
         ),
     ]
+    if comparison.file.later is not None:
+        columns.append(
+            _Column(
+                f"error of a {name_title(middle)} change",
+                loss(middle, ERROR_OF_CHANGE),
+                _number,
+                f"smaller errors of {name_title(middle)} changes",
+            )
+        )
     by_attack: dict[str, list[tuple[str, str, Callable[[float], str], str]]] = {
         "knows everybody else": [
             ("(a) advantage", "advantage", _number, "less advantage for who knows all others")
@@ -240,7 +249,7 @@ def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, 
         texts = [
             ABSENT if (value := column.value(result)) is None else column.text(value) for column in columns
         ]
-        certificate = result.published.certificate
+        certificate = result.certificate
         rows.append(
             {
                 "number": number,
@@ -256,7 +265,7 @@ def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, 
 def _method(
     number: int, result: MethodResult, comparison: Comparison, columns: Sequence[_Column]
 ) -> dict[str, Any]:
-    method, certificate = result.method, result.published.certificate
+    method, certificate = result.method, result.certificate
     kind = (type(method).__doc__ or "").replace("`", "").strip().split("\n\n")
     return {
         "number": number,
@@ -269,8 +278,8 @@ def _method(
         "guarantee": "No bound is known." if certificate is None else certificate.epsilon + ".",
         "invariants": [] if certificate is None else list(certificate.invariants),
         "against": _against(result, comparison, columns),
-        "notes": list(result.published.notes),
-        "findings": [_texts_of(item) for item in result.findings],
+        "notes": list(result.notes),
+        "findings": [finding_texts(item) for item in result.findings],
         "draws": result.draws,
     }
 
@@ -279,11 +288,11 @@ def _against(result: MethodResult, comparison: Comparison, columns: Sequence[_Co
     """Which of this method and its nearest counterpart of another family is better in what, said both ways."""
     first = columns[0]
     here = first.value(result)
-    private = result.published.certificate is not None
+    private = result.certificate is not None
     others = [
         (abs(there - here), other)
         for other in comparison.results
-        if (other.published.certificate is not None) != private
+        if (other.certificate is not None) != private
         and here is not None
         and (there := first.value(other)) is not None
     ]
@@ -320,7 +329,9 @@ def _attack(attack: Attack, comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _texts_of(item: Finding) -> dict[str, str]:
+def finding_texts(item: Finding) -> dict[str, str]:
+    """A finding as pages and tables write it."""
+
     def text(value: float | None) -> str:
         return ABSENT if value is None else f"{value:.3f}".replace("-", "−")
 

@@ -90,6 +90,10 @@ class Questions(Protocol):
         ...
 
 
+FALSE_ALARMS: Final = 0.01
+"""Rate of false alarms at which power is stated, the usual one for attacks on membership."""
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """A proved bound on what anybody can learn.
@@ -97,11 +101,14 @@ class Certificate:
     Attributes:
         advantage: The most by which knowing everybody else and the answers raises the chance of telling two records
             apart, as two times accuracy minus one; rounded up.
+        power: The most by which a record that is there is noticed where at most `FALSE_ALARMS` of those that are not
+            are taken for it; rounded up.
         epsilon: At the delta of the release, rounded up, with both numbers in words.
         invariants: What is published exactly, outside the bound.
     """
 
     advantage: float
+    power: float
     epsilon: str
     invariants: tuple[str, ...]
 
@@ -129,6 +136,14 @@ class Published:
     least_hidden: int | None = None
     notes: tuple[str, ...] = ()
 
+    def noisy_cells(self, shared: SharedInput) -> tuple[Integers, Floats] | None:
+        """Noisy counts of the cells of the finest geounits and their variances; None where none were published."""
+        for noisy in self.noisy:
+            query = shared.schema.query(noisy.name[1])
+            if noisy.name[0] == shared.finest.name and query.is_detailed:
+                return noisy.values[:, query.answers_of(np.arange(shared.schema.size))], noisy.variance
+        return None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SummedQuestions:
@@ -147,11 +162,18 @@ class SummedQuestions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactLaw:
-    """Every published count is the true one."""
+    """Every published count is the true one.
+
+    Attributes:
+        least_hidden: The least count that may be hidden. A hidden count says no more than that it is no smaller.
+    """
+
+    least_hidden: int = 0
 
     def log_likelihood(self, name: TableName, true: Integers, published: PublishedTable) -> Floats:
-        """As in `Law`. A count that is not shown says nothing."""
-        return np.asarray(np.where((published.counts == true) | ~published.shown, 0.0, IMPOSSIBLE))
+        """As in `Law`."""
+        possible = np.where(published.shown, published.counts == true, true >= self.least_hidden)
+        return np.asarray(np.where(possible, 0.0, IMPOSSIBLE))
 
 
 SIZES: Final = np.array([1, 2, 3, 6, 11], dtype=np.int64)

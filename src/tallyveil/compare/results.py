@@ -1,16 +1,18 @@
-"""What became of every method of a comparison."""
+"""What became of every method of a comparison, and of an attack on one publication."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from tallyveil.arrays import Bools
 from tallyveil.compare.attacks.attack import Attack, Finding
+from tallyveil.compare.claims import Claims
 from tallyveil.compare.inputs import SharedInput
 from tallyveil.compare.methods.method import Method
-from tallyveil.compare.published import Published
-from tallyveil.compare.settings import CompareFile
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.compare.published import Certificate
+from tallyveil.compare.settings import AttackFile, CompareFile
+from tallyveil.plans.release import ReleasePlan, StatedPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,15 +23,17 @@ class MethodResult:
         method: With its settings.
         losses: The table of `losses_of`, as means over the draws.
         findings: Of the attacks that are shown, over all draws.
-        published: What it published in the last draw.
+        certificate: What is proved of it; None where nothing is.
+        notes: What a reader must know of the last draw.
         draws: Number of draws.
-        seconds: Processor seconds of publishing once.
+        seconds: Elapsed seconds of publishing once, while other draws were worked on.
     """
 
     method: Method
     losses: pl.DataFrame
     findings: tuple[Finding, ...]
-    published: Published
+    certificate: Certificate | None
+    notes: tuple[str, ...]
     draws: int
     seconds: float
 
@@ -57,3 +61,32 @@ class Comparison:
     shown_attacks: tuple[Attack, ...]
     refused: Mapping[str, str]
     seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attacked:
+    """What became of attacks on one publication.
+
+    Attributes:
+        file: What was asked for.
+        plan: Of the release.
+        shared: The areas and tables, with published counts.
+        claims: What an outsider claims.
+        right: Whether each claim is right; None without the true records.
+        there: Whether what each claim takes for granted is true; None without the true records.
+        findings: Of the attacks of a comparison; none without the true records.
+        refused: Attacks that were too weak to be shown, each with a sentence.
+        notes: What a reader must know.
+        certificate: What is proved; None where nothing is.
+    """
+
+    file: AttackFile
+    plan: StatedPlan
+    shared: SharedInput
+    claims: Claims
+    right: Bools | None
+    there: Bools | None
+    findings: tuple[Finding, ...]
+    refused: dict[str, str]
+    notes: tuple[str, ...]
+    certificate: Certificate | None

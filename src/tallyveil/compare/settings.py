@@ -1,15 +1,17 @@
-"""The file of `tallyveil compare`: one input, the methods with their settings, and what attackers want to know."""
+"""The files of `tallyveil compare` and `tallyveil attack`: inputs, methods, and what attackers want to know."""
 
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from tallyveil.compare.inputs import UnitColumns
 from tallyveil.compare.methods.cell_key import CellKey
 from tallyveil.compare.methods.coarsening import Coarsening
 from tallyveil.compare.methods.controlled_rounding import ControlledRounding
 from tallyveil.compare.methods.elsewhere import PublishedCounts, ReleaseFolder
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.rounding import RandomRounding, Rounding
+from tallyveil.compare.methods.safetab import SafeTab
 from tallyveil.compare.methods.sampling import Sampling
 from tallyveil.compare.methods.suppression import Suppression
 from tallyveil.compare.methods.swapping import Swapping
@@ -31,6 +33,7 @@ AnyMethod = Annotated[
     | RandomRounding
     | ReleaseFolder
     | Rounding
+    | SafeTab
     | Sampling
     | Suppression
     | Swapping
@@ -61,17 +64,53 @@ class AttacksTable(Table):
     )
 
 
+class AttackFile(Table):
+    """The file of `tallyveil attack`: what was published, and what attackers want to know."""
+
+    published: InputPath = Field(
+        description="Folder of a finished release, or a table of published counts (Parquet or CSV)."
+    )
+    release: InputPath | None = Field(
+        default=None,
+        description="Release file whose geography and schema a table of counts has; a finished release has its own.",
+    )
+    key: Name = Field(description="Text from which all random numbers follow.")
+    tables: list[Name] | None = Field(
+        default=None, min_length=1, description="Queries. Default: the tables of the release."
+    )
+    entities: EntitiesTable | None = None
+    attacks: AttacksTable
+    method: AnyMethod | None = Field(
+        default=None,
+        description="What the office says that it did; without it a table is taken at face value.",
+    )
+
+
 class CompareFile(Table):
     """The whole file."""
 
     release: InputPath = Field(
         description="Release file, whose records, geography, schema and shares are those of the comparison."
     )
+    later: InputPath | None = Field(
+        default=None,
+        description="Release file of another year with the same schema and geocodes, whose records are published by "
+        "the same methods, so that changes can be compared.",
+    )
     key: Name = Field(description="Text from which all random numbers follow.")
     tables: list[Name] | None = Field(
         default=None, min_length=1, description="Queries. Default: the tables of the release file."
     )
     entities: EntitiesTable | None = None
+    households: Name | None = Field(
+        default=None,
+        description="Column of the records that names the household, for swapping. Default: each person is one.",
+    )
+    contributors: Name | None = Field(
+        default=None,
+        description="Column of the records that names the contributor, for rules of suppression. Default: each record "
+        "is one.",
+    )
     draws: int = Field(
         default=5,
         ge=1,
@@ -80,6 +119,11 @@ class CompareFile(Table):
     )
     attacks: AttacksTable
     methods: list[AnyMethod] = Field(min_length=1, max_length=MOST_METHODS)
+
+    @property
+    def units(self) -> UnitColumns:
+        """Columns of households and contributors."""
+        return UnitColumns(self.households, self.contributors)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

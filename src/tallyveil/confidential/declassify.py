@@ -9,7 +9,7 @@ from pathlib import Path
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.confidential.histogram import aggregate_all
-from tallyveil.confidential.records import read_records
+from tallyveil.confidential.records import RecordUnits, read_records, read_units
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.schema import Schema
@@ -55,6 +55,43 @@ def declassify_truth(
         PublicCounts(level.geolevel, level.offsets, level.cells, level.counts)
         for level in aggregate_all(finest, spine)
     )
+
+
+def declassify_units(
+    path: Path,
+    *,
+    geocode: str,
+    unit: str,
+    columns: Mapping[str, str],
+    schema: Schema,
+    spine: Spine,
+    ledger: Ledger,
+    reason: str,
+    numbers: Collection[str] = (),
+    missing: Mapping[str, str] | None = None,
+    form: TextForm = PLAIN,
+) -> RecordUnits:
+    """Return the unit of every record, such as its household, after recording this in the ledger.
+
+    Args:
+        path, geocode, unit, columns, schema, spine, numbers, missing, form: As in `read_units`.
+        ledger: Ledger of the release. A non-private event is written to it before anything is returned.
+        reason: The reason in words, for the ledger.
+    Privacy: none. Everything computed from the result must be marked as not private.
+    """
+    units = read_units(
+        path,
+        geocode=geocode,
+        unit=unit,
+        columns=columns,
+        schema=schema,
+        spine=spine,
+        numbers=numbers,
+        missing=missing,
+        form=form,
+    )
+    enter_declassified(ledger, reason)
+    return units
 
 
 def enter_declassified(ledger: Ledger, reason: str) -> None:

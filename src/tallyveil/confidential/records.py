@@ -1,7 +1,7 @@
 """Reads records: from a table to the true histogram, with errors that show no record."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tallyveil.storage.read import (
 logger = logging.getLogger(__name__)
 
 GEOCODE, WEIGHT = "__geocode", "__count"
+_UNIT = "__unit"
 _SHORT = "__short_"
 """Prefix of the columns that say whether a value of an attribute has lost its leading zeros."""
 
@@ -69,39 +70,113 @@ def read_records(
         ConfigError, StoreError: the file or a column is missing or unreadable.
     Privacy: messages name only columns and rules, never a value, a geocode or a number of records.
     """
-    again = repeated or {}
+    total = TripletSum(spine.n_geounits(spine.finest), schema.size)
+    problems = _Problems(path, geocode, count, columns, schema, spine, numbers, repeated or {})
+    for _, rows, cells, persons in _sound_batches(problems, missing or {}, form):
+        total.add(rows, cells, persons)
+    logger.info("records read and valid")
+    return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
+
+
+def read_units(
+    path: Path,
+    *,
+    geocode: str,
+    unit: str,
+    columns: Mapping[str, str],
+    schema: Schema,
+    spine: Spine,
+    numbers: Collection[str] = (),
+    missing: Mapping[str, str] | None = None,
+    form: TextForm = PLAIN,
+) -> "RecordUnits":
+    """Read which unit, such as a household or an establishment, each record belongs to.
+
+    Args:
+        path, geocode, columns, schema, spine, numbers, missing, form: As in `read_records`; each row is one record.
+        unit: Column that names the unit of each record. A record without one is a unit of its own.
+    Raises:
+        SchemaError, GeographyError, ConfigError, StoreError: as in `read_records`.
+    Privacy: confidential. Messages are those of `read_records`.
+    """
+    problems = _Problems(path, geocode, None, columns, schema, spine, numbers)
+    parts = [
+        (rows, cells, batch[_UNIT])
+        for batch, rows, cells, _ in _sound_batches(problems, missing or {}, form, unit)
+    ]
+    rows, cells = (
+        np.concatenate([part[place] for part in parts] or [np.zeros(0, np.int64)]) for place in (0, 1)
+    )
+    named = pl.concat([part[2] for part in parts] or [pl.Series([], dtype=pl.String)])
+    # Equal texts have equal numbers; a record without a unit gets a number that no other has.
+    numbered = named.rank("dense").cast(pl.Int64).fill_null(0).to_numpy().copy()
+    alone = numbered == 0
+    numbered[alone] = numbered.max(initial=0) + 1 + np.arange(int(alone.sum()))
+    order = np.lexsort((cells, rows))
+    return RecordUnits(rows[order], cells[order], numbered[order])
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class RecordUnits:
+    """The unit of every record, the records in the order of their geounits and cells. Confidential.
+
+    Attributes:
+        geounits: Finest geounit of each record; int64, shape (n_records,).
+        cells: Cell of each record.
+        units: Number of the unit of each record.
+    """
+
+    geounits: np.ndarray
+    cells: np.ndarray
+    units: np.ndarray
+
+    def __repr__(self) -> str:
+        return "RecordUnits(<redacted>)"
+
+
+def _sound_batches(
+    problems: "_Problems", missing: Mapping[str, str], form: TextForm, unit: str | None = None
+) -> Iterator[tuple[pl.DataFrame, np.ndarray, np.ndarray, np.ndarray]]:
+    """Batches of coded records that break no rule, each with their geounits, cells and counts.
+
+    Raises:
+        TallyveilError: at the end, one error that names all problems; or the file or a column is missing.
+    """
+    path, geocode, count, columns = problems.path, problems.geocode, problems.count, problems.columns
     # Each column once, also where two attributes are recoded from the same one.
-    wanted = list(dict.fromkeys([geocode, *columns.values(), *([count] if count else []), *again]))
-    frame = scan_table(path, wanted, "records", confidential=True, form=form)
+    wanted = [
+        geocode,
+        *columns.values(),
+        *([count] if count else []),
+        *problems.repeated,
+        *([unit] if unit else []),
+    ]
+    frame = scan_table(path, list(dict.fromkeys(wanted)), "records", confidential=True, form=form)
     # The types are checked before any value is read, so that a message can name the column and nothing else.
     require_text(frame, geocode, path, "records")
     require_levels(frame, list(columns.values()), path, "records")
-    require_numbers(frame, [columns[name] for name in numbers], path, "records")
+    require_numbers(frame, [columns[name] for name in problems.numbers], path, "records")
     if count is not None:
         require_counts(frame, count, path, "records")
-    problems = _Problems(path, geocode, count, columns, schema, spine, numbers, again)
-    total = TripletSum(spine.n_geounits(spine.finest), schema.size)
-    frame = frame.with_columns(_without_gaps(columns[name], level) for name, level in (missing or {}).items())
+    frame = frame.with_columns(_without_gaps(columns[name], level) for name, level in missing.items())
     coded = [
         *_coded_places(geocode, count, form.decimal),
-        *_coded_levels(columns, schema, numbers, form.decimal),
-        *_coded_again(again),
+        *_coded_levels(columns, problems.schema, problems.numbers, form.decimal),
+        *_coded_again(problems.repeated),
+        *([] if unit is None else [pl.col(unit).cast(pl.String).alias(_UNIT)]),
     ]
     for batch in collect_batches(frame.select(coded), path, "records"):
         counts = batch[WEIGHT] if count else None
-        rows = spine.locate(spine.finest, batch[GEOCODE])
+        rows = problems.spine.locate(problems.spine.finest, batch[GEOCODE])
         # What cannot be located or coded is noted and skipped, so that one error at the end names every problem.
-        sound = problems.look(batch, rows, counts)
-        if sound:
-            cells = _cells(batch, schema)
+        if problems.look(batch, rows, counts):
+            cells = _cells(batch, problems.schema)
             problems.look_at_cells(cells)
             persons = np.ones(batch.height, dtype=np.int64) if counts is None else counts.to_numpy()
             if problems.look_at_sizes(persons):
-                total.add(rows, cells, persons)
+                yield batch, rows, cells, persons
     # After the last batch: an error at the first bad row would tell where in the table it stands.
     problems.refuse()
-    logger.info("records read and valid")
-    return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
 
 
 def _without_gaps(column: str, level: str) -> pl.Expr:

@@ -10,6 +10,7 @@ written. No later line of them is kept in a draft.
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
@@ -29,10 +30,10 @@ from tallyveil.desk.areas import (
     sources_of,
 )
 from tallyveil.desk.budget import FACTORS, Choice, Wish, choices_of, costs_of, scaled, smallest_strategy
+from tallyveil.desk.kept import held_folder, read_kept, refuse_answers, write_kept
 from tallyveil.desk.steps import Answers, Faults, Field, Step, UnsaidError, cell_of, plain, text_of, texts_of
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.exact import fraction_of
-from tallyveil.files.finished import LEDGER
 from tallyveil.plans.from_toml.first_file import (
     FirstAttribute,
     FirstFile,
@@ -46,12 +47,11 @@ from tallyveil.plans.from_toml.load import plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.inputs import read_spine
 from tallyveil.schema.attribute import ranges_of
-from tallyveil.storage.json_files import JsonObject, read_json_object
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import TEXT_SUFFIXES, TextForm
 from tallyveil.storage.text_forms import TableShape, shape_of
-from tallyveil.storage.write import file_digest, write_json, write_text
+from tallyveil.storage.write import file_digest, write_text
 
-DRAFT_FILE: Final = "desk.json"
 AREAS_FILE: Final = "desk-areas.csv"
 NAMES_FILE: Final = "desk-names.csv"
 RELEASE_FILE: Final = "release.toml"
@@ -68,7 +68,7 @@ TITLES: Final = {
 """The steps, in order, with what each is about."""
 MOST_ABOVE: Final = 4
 """Geolevels above the finest one that are asked for. More are seldom published, and a release file takes them."""
-LEVELS, RANGES, LEFT_OUT = "levels", "ranges", "left out"
+BY_LEVELS, RANGES, LEFT_OUT = "levels", "ranges", "left out"
 DELIMITER_WORDS: Final = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 DECIMAL_WORDS: Final = {".": "point (1.5)", ",": "comma (1,5)"}
 ENCODING_WORDS: Final = {
@@ -76,7 +76,6 @@ ENCODING_WORDS: Final = {
     "iso-8859-1": "Latin-1 (ISO 8859-1)",
     "windows-1252": "Windows-1252",
 }
-_MEND: Final = "Move it away to begin a new draft."
 
 
 @dataclass(slots=True)
@@ -101,39 +100,33 @@ class Draft:
         Raises:
             StoreError: there is no such folder, or its draft cannot be read.
         """
-        if not folder.is_dir():
-            raise StoreError(
-                f"{folder} is no folder. Name the folder of the records, in which the desk writes.",
-                code="input-missing",
-            )
-        if (folder / LEDGER).exists():
-            raise StoreError(
-                f"{folder} is the folder of a release, in which nothing may be written. Name that of the records.",
-                code="folder-taken",
-            )
-        path = folder / DRAFT_FILE
-        if not path.exists():
-            return cls(folder)
-        content = read_json_object(path, _MEND)
-        answers, written = content.get("answers"), content.get("written")
-        kept = answers if isinstance(answers, dict) else {}
-        return cls(
-            folder,
-            {name: dict(step) for name, step in kept.items() if name in TITLES and isinstance(step, dict)},
-            {name: str(digest) for name, digest in written.items()} if isinstance(written, dict) else {},
-        )
+        return cls(folder, *read_kept(folder, TITLES))
+
+    @classmethod
+    @contextmanager
+    def held(cls, folder: Path) -> Iterator["Draft"]:
+        """The draft of a folder, in which no other desk keeps answers until the block ends.
+
+        Raises:
+            StoreError: as `opened`, or another desk is open in the folder.
+        """
+        # Before the lock, so that a wrong folder stays as it is; and within it, so that no answer comes in between.
+        cls.opened(folder)
+        with held_folder(folder):
+            yield cls.opened(folder)
 
     def take(self, name: str, answers: Answers) -> None:
         """Note the answers of a step, right or wrong.
 
         Raises:
-            ConfigError: there is no such step.
+            ConfigError: there is no such step, or an answer is none that could be kept.
             StoreError: the folder cannot be written to.
         """
         if name not in TITLES:
             raise ConfigError(
                 f"there is no step {name!r:.80}. Steps are {', '.join(TITLES)}.", code="bad-argument"
             )
+        refuse_answers(answers)
         said = dict(answers)
         if name == "records" and said.get("file") != self.answers.get(name, {}).get("file"):
             # How another file is written must be found anew.
@@ -150,7 +143,7 @@ class Draft:
         self._save()
 
     def _save(self) -> None:
-        write_json(self.folder / DRAFT_FILE, {"format": 1, "answers": self.answers, "written": self.written})
+        write_kept(self.folder, self.answers, self.written)
 
     def step(self, name: str) -> Step:
         """A step as it stands. What is wrong is among its problems."""
@@ -199,9 +192,13 @@ class Draft:
         # Until all three are said, and by words that are known, they are found in the file.
         if delimiter in DELIMITER_WORDS and encoding in ENCODING_WORDS and decimal in DECIMAL_WORDS:
             form = TextForm(delimiter, encoding, decimal)
+        return self._shape_of(path, "records", form)
+
+    def _shape_of(self, path: Path, what: str, form: TextForm | None = None) -> TableShape:
+        """What `shape_of` finds, looked for once as long as the file stays as it is."""
         state = path.stat() if path.is_file() else None
         key = (path, form, None if state is None else (state.st_mtime_ns, state.st_size))
-        shape: TableShape = self._remembered("shape", key, lambda: shape_of(path, "records", form))
+        shape: TableShape = self._remembered(f"shape of the {what}", key, lambda: shape_of(path, what, form))
         return shape
 
     # Step by step.
@@ -234,10 +231,17 @@ class Draft:
                       value=form.delimiter or ","),
                 Field("encoding", "Encoding", "choice", choices=tuple(ENCODING_WORDS.items()), value=form.encoding),
                 Field("decimal", "Decimal sign", "choice", choices=tuple(DECIMAL_WORDS.items()), value=form.decimal),
+                Field("count", "Column that says how many records a row stands for", "choice",
+                      choices=(("", "– (each row is one record)"), *plain(self._columns())), value=self.count_column()),
             ),
             tuple(shown),
             **faults.of(),
         )  # fmt: skip
+
+    def count_column(self) -> str:
+        """The column that says how many records a row stands for; "" where each row is one."""
+        column = text_of(self._of("records"), "count")
+        return column if column in self._columns() else ""
 
     def _columns(self) -> tuple[str, ...]:
         try:
@@ -275,7 +279,7 @@ class Draft:
             raise ConfigError("Give every kind of area a name of its own.", code="bad-argument")
         return AreasAsked(
             path,
-            shape_of(path, "areas").form,
+            self._shape_of(path, "areas").form,
             text_of(said, "code"),
             text_of(said, "finest"),
             text_of(said, "name"),
@@ -289,7 +293,7 @@ class Draft:
         of_file: tuple[str, ...] = ()
         try:
             if text_of(said, "file"):
-                of_file = shape_of(self.path(text_of(said, "file")), "areas").columns
+                of_file = self._shape_of(self.path(text_of(said, "file")), "areas").columns
             asked = self._areas_asked()
             if text_of(said, "area") not in columns:
                 raise _unsaid("the column of the records that says where somebody lives")
@@ -338,7 +342,7 @@ class Draft:
             return {}
         path = self.path(text)
         refuse_records(path, self.path(text_of(self._of("records"), "file")), "the codebook")
-        return {item.name: item for item in read_codebook(path, (), shape_of(path, "codebook").form)}
+        return {item.name: item for item in read_codebook(path, (), self._shape_of(path, "codebook").form)}
 
     def attributes(self) -> tuple[tuple[FirstAttribute, ...], tuple[tuple[str, str], ...]]:
         """The attributes, and the level of records without a value for those that have one.
@@ -372,10 +376,12 @@ class Draft:
     def _kind_of(self, name: str, coded: Mapping[str, FirstAttribute], shape: TableShape) -> str:
         """Whether a column is released by levels, by ranges of its numbers, or not at all."""
         said = self._of("meaning")
-        if name == text_of(self._of("areas"), "area"):
+        if name in (text_of(self._of("areas"), "area"), self.count_column()):
             return LEFT_OUT
         # What the codebook has is meant to be released, until somebody says otherwise.
-        suggested = LEFT_OUT if name not in coded else RANGES if _are_ranges(coded[name], shape) else LEVELS
+        suggested = (
+            LEFT_OUT if name not in coded else RANGES if _are_ranges(coded[name], shape) else BY_LEVELS
+        )
         return cell_of(said, "columns", name, "kind", suggested)
 
     def _levels_of(self, name: str, kind: str, coded: Mapping[str, FirstAttribute]) -> tuple[str, ...]:
@@ -412,7 +418,8 @@ class Draft:
             shown = [f"{item.name}: {len(item.levels)} levels" for item in attributes]
         except TallyveilError as error:
             faults.note(error)
-        rows = [name for name in self._columns() if name != text_of(self._of("areas"), "area")]
+        others = (text_of(self._of("areas"), "area"), self.count_column())
+        rows = [name for name in self._columns() if name not in others]
         return Step(
             "meaning",
             TITLES["meaning"],
@@ -423,7 +430,7 @@ class Draft:
                       help="A public table with the columns attribute and level, and a row for each level."),
                 Field("columns", "Columns of the records", "table", rows=plain(rows), columns=(
                     Field("kind", "Released", "choice", choices=(
-                        (LEFT_OUT, "left out"), (LEVELS, "by its values"), (RANGES, "by ranges of its numbers"))),
+                        (LEFT_OUT, "left out"), (BY_LEVELS, "by its values"), (RANGES, "by ranges of its numbers"))),
                     Field("levels", "Values or ranges",
                           help="female; male – or 0-17; 18-64; 65+ – or 0:5:85 for 0-4, 5-9, …, 85+"),
                     Field("missing", "An empty value means", help="Such as: not asked"),
@@ -504,10 +511,17 @@ class Draft:
                 Field("exact", "Areas whose totals everybody knows already", "several", choices=plain(levels),
                       value=[name for name in exact if name in levels],
                       help="They are published without noise, and nothing protects them."),
+                Field("neighbours", "What nobody may find out", "choice", choices=tuple(_NEIGHBOURS.items()),
+                      value=self.neighbours()),
             ),
             (),
             **faults.of(),
         )  # fmt: skip
+
+    def neighbours(self) -> str:
+        """The relation whose members nobody may tell apart."""
+        said = text_of(self._of("tables"), "neighbours")
+        return said if said in _NEIGHBOURS else "bounded"
 
     def _wishes_asked(self) -> Iterator[tuple[str, str]]:
         """Tables and geolevels whose accuracy can be wished for: all that are not exact."""
@@ -594,7 +608,7 @@ class Draft:
                 name=text_of(self._of("words"), "title") or self._title(),
                 records=relative_to(self.path(text_of(self._of("records"), "file")), self.folder),
                 geocode=geocode,
-                count=None,
+                count=self.count_column() or None,
                 geography=AREAS_FILE,
                 geolevels=(
                     *((level.name, columns[level.name]) for level in asked.above),
@@ -604,7 +618,7 @@ class Draft:
                 attributes=attributes,
                 unit=None if (one, many) == ("person", "people") else one,
                 units=None if (one, many) == ("person", "people") else many,
-                neighbours="bounded",
+                neighbours=self.neighbours(),
                 budget=("rho", Fraction(1) if strategy is None else strategy.total),
                 tables=self.tables(),
                 form=shape.form,
@@ -773,6 +787,11 @@ class Draft:
         return {"steps": steps, "titles": list(map(list, TITLES.items())), "folder": str(self.folder)}
 
 
+_NEIGHBOURS: Final = {
+    "bounded": "what the record of anybody says (that it is among the records is no secret)",
+    "unbounded": "whether anybody's record is among the records at all",
+}
+"""What is protected, in words, by the relation of the release file."""
 _ABOVE_ROWS: Final = tuple((str(number), str(number)) for number in range(1, MOST_ABOVE + 1))
 
 

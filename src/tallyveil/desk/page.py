@@ -13,7 +13,7 @@ from tallyveil.explore.files import copy_pages
 from tallyveil.explore.serving import served
 from tallyveil.storage.json_files import JsonObject
 
-INDEX: Final = Path("app", "desk", "index.html")
+PAGES: Final = {"index.html": Path("app", "desk", "index.html")}
 
 
 class DeskPage:
@@ -63,10 +63,9 @@ def served_desk(folder: Path) -> Iterator[str]:
     Yields:
         The address, with a secret in it.
     Raises:
-        StoreError: there is no such folder, or its draft cannot be read.
+        StoreError: there is no such folder, its draft cannot be read, or another desk is open in it.
     """
-    draft = Draft.opened(folder)
-    with TemporaryDirectory(prefix="tallyveil-desk-") as site:
-        copy_pages(Path(site), INDEX)
+    with Draft.held(folder) as draft, TemporaryDirectory(prefix="tallyveil-desk-") as site:
+        copy_pages(Path(site), PAGES)
         with served(Path(site), answer=DeskPage(draft).answer) as address:
             yield address

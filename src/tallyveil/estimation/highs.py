@@ -73,7 +73,7 @@ class IntegerProgram:
         upper: Shape (n,); UNBOUNDED: none.
         row_lower: Shape (r,).
         row_upper: Shape (r,).
-        matrix: Shape (r, n), entries -1, 0, 1.
+        matrix: Shape (r, n), whole numbers; the sum of absolute entries of a row times values must stay below EXACT.
         useful: Columns to start with, shape (n,); every other column must have lower = 0.
     """
 
@@ -124,7 +124,7 @@ def solve_integer(program: IntegerProgram, where: str) -> IntegerAnswer | None:
 
 def is_feasible(program: IntegerProgram, values: Integers) -> bool:
     """Whether whole numbers meet every bound and row, in exact arithmetic."""
-    # Entries are -1, 0 and 1 and values are below 2^52, so that sums in int64 are exact.
+    # The program's sums stay below 2^52, so that they are exact in int64.
     activity = program.matrix.astype(np.int64) @ values
     inside = (values >= program.lower) & (values <= program.upper)
     rows = (activity >= program.row_lower) & (activity <= program.row_upper)

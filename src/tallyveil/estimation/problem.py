@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers, Numbers
 from tallyveil.errors import ConstraintError, SchemaError
+from tallyveil.words.language import phrase
 
 RoundingTarget = Literal["fraction", "nearest"]
 
@@ -570,34 +571,42 @@ class RoundingMethod(Enum):
 
 
 _ESTIMATE_REMEDIES = {
-    EstimateStatus.CERTIFIED: "nothing to do: the optimality conditions were checked on the exact face",
-    EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: (
+    EstimateStatus.CERTIFIED: phrase(
+        "nothing to do: the optimality conditions were checked on the exact face"
+    ),
+    EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: phrase(
         "nothing to do: certified as well, after a longer descent; where most families end here, constraints "
         "repeat one another or the queries' shares of the budget are very unequal"
     ),
-    EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: (
+    EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: phrase(
         "nothing to do for the answer, which is certified; the interior-point method is slow, so where many "
         "families end here, look for constraints that repeat one another, or give every query a larger share"
     ),
-    EstimateStatus.INTERIOR_POINT: (
+    EstimateStatus.INTERIOR_POINT: phrase(
         "within the declared residual but not certified on its face; if many families end here, look for "
         "constraints that repeat one another, or give every query a larger share of the budget"
     ),
-    EstimateStatus.COPIED: "nothing to do: an only child has its parent's counts",
-    EstimateStatus.ALLOCATED: "nothing to do: the counts were divided among the blocks by a model, as the plan asks",
-    EstimateStatus.EMPTY: "nothing to do: nobody lives in the parent",
+    EstimateStatus.COPIED: phrase("nothing to do: an only child has its parent's counts"),
+    EstimateStatus.ALLOCATED: phrase(
+        "nothing to do: the counts were divided among the blocks by a model, as the plan asks"
+    ),
+    EstimateStatus.EMPTY: phrase("nothing to do: nobody lives in the parent"),
 }
 
 _TILE_REMEDIES = {
-    TileStatus.SETTLED: "nothing to do: the fixed counts left nothing to estimate",
-    TileStatus.LIFTED: "nothing to do: the split costs least, and it can be continued to every finest geounit",
-    TileStatus.CERTIFIED: (
+    TileStatus.SETTLED: phrase("nothing to do: the fixed counts left nothing to estimate"),
+    TileStatus.LIFTED: phrase(
+        "nothing to do: the split costs least, and it can be continued to every finest geounit"
+    ),
+    TileStatus.CERTIFIED: phrase(
         "nothing to do: the counts are the optimum for measurements that differ from the given ones by at most the "
         "backward error that was asked for"
     ),
-    TileStatus.CERTIFIED_BY_RESTART: "nothing to do: as before, after Newton's method started again",
-    TileStatus.CERTIFIED_BY_MORE_STEPS: "nothing to do: as before, after many steps of accelerated gradients",
-    TileStatus.APPROXIMATE: (
+    TileStatus.CERTIFIED_BY_RESTART: phrase("nothing to do: as before, after Newton's method started again"),
+    TileStatus.CERTIFIED_BY_MORE_STEPS: phrase(
+        "nothing to do: as before, after many steps of accelerated gradients"
+    ),
+    TileStatus.APPROXIMATE: phrase(
         "the counts have all sums, but they are the optimum only for measurements that differ from the given ones by "
         "more than was asked for, which the report has in persons, or the estimate before rounding misses a sum by "
         "more than 1e-9 and more than its rounding errors"
@@ -605,10 +614,14 @@ _TILE_REMEDIES = {
 }
 
 _ROUNDING_REMEDIES = {
-    RoundingMethod.FIXED: "nothing to do: there was nothing to choose",
-    RoundingMethod.NETWORK_FLOW: "nothing to do: optimal, proved in whole numbers by the flow's potentials",
-    RoundingMethod.LINEAR_PROGRAM: "nothing to do: optimal, proved in whole numbers by the dual solution",
-    RoundingMethod.INTEGER_PROGRAM: (
+    RoundingMethod.FIXED: phrase("nothing to do: there was nothing to choose"),
+    RoundingMethod.NETWORK_FLOW: phrase(
+        "nothing to do: optimal, proved in whole numbers by the flow's potentials"
+    ),
+    RoundingMethod.LINEAR_PROGRAM: phrase(
+        "nothing to do: optimal, proved in whole numbers by the dual solution"
+    ),
+    RoundingMethod.INTEGER_PROGRAM: phrase(
         "optimal by branch and bound, which is slow on large families; make the rounding queries and the "
         "constraints nested (each answer inside one answer of the one before) to get a linear program"
     ),

@@ -69,7 +69,7 @@ class Areas:
         tree: The geolevels of the explorer, root first. It is `spine` itself where that is the geography as given.
         kinds: The geolevels of `tree`, then the families.
         measured: For each finest geounit of `tree`, its row in the finest geolevel of `spine`.
-        names: Columns `geolevel`, `geocode` and `name`; None if the release has no names.
+        names: Columns `geolevel`, `geocode` and `name`, and names in languages; None if the release has no names.
     """
 
     spine: Spine
@@ -189,7 +189,7 @@ def write_lists(site: Path, areas: Areas, boxes: Mapping[int, Floats], tags: Map
 
 def _list_frame(areas: Areas, number: int, boxes: Floats | None) -> pl.DataFrame:
     kind = areas.kinds[number]
-    columns = [kind.codes.alias("geocode"), _names_of(areas, kind), *_tree_columns(areas, number)]
+    columns = [kind.codes.alias("geocode"), *_names_of(areas, kind), *_tree_columns(areas, number)]
     for place, name in enumerate(BOX):
         values = pl.Series(name, [None] * kind.n, dtype=pl.Float64) if boxes is None else boxes[:, place]
         # NaN is no JSON and no number for a browser; null says that there is no box.
@@ -249,25 +249,25 @@ def _named_kinds(areas: Areas) -> set[str]:
     return set() if areas.names is None else set(areas.names["geolevel"].unique())
 
 
-def _names_of(areas: Areas, kind: Kind) -> pl.Series:
-    """The name of every area of a kind; null where it has none."""
+def _names_of(areas: Areas, kind: Kind) -> list[pl.Series]:
+    """The name of every area of a kind, null where it has none; then its names in languages (`NAME_IN`)."""
     if areas.names is None:
-        return pl.Series("name", [None], dtype=pl.String).new_from_index(0, kind.n)
+        return [pl.Series("name", [None], dtype=pl.String).new_from_index(0, kind.n)]
     # A left join, so that areas without a name keep their row.
-    of_kind = areas.names.filter(pl.col("geolevel") == kind.name).select("geocode", "name")
+    of_kind = areas.names.filter(pl.col("geolevel") == kind.name).drop("geolevel")
     codes = pl.DataFrame([kind.codes.alias("geocode")])
-    return codes.join(of_kind, on="geocode", how="left", maintain_order="left")["name"]
+    return codes.join(of_kind, on="geocode", how="left", maintain_order="left").drop("geocode").get_columns()
 
 
 def _names_frame(areas: Areas) -> pl.DataFrame:
-    """Every area that has a name: kind, row, geocode and name."""
+    """Every area that has a name: kind, row, geocode and name, and names in languages."""
     return pl.concat(
         pl.DataFrame(
             [
                 pl.Series("kind", np.full(kind.n, number), dtype=pl.Int32),
                 pl.Series("row", np.arange(kind.n), dtype=pl.Int32),
                 kind.codes.alias("geocode"),
-                _names_of(areas, kind),
+                *_names_of(areas, kind),
             ]
         ).drop_nulls("name")
         for number, kind in enumerate(areas.kinds)

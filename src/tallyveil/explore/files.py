@@ -25,6 +25,7 @@ from tallyveil.storage.outputs import LOCK_SUFFIX, refuse_inputs
 from tallyveil.storage.paths import real
 from tallyveil.storage.system import absent_folders, remove_empty, remove_locked, take_lock
 from tallyveil.storage.write import parquet_tags, store_error
+from tallyveil.words.language import ENGLISH, language_of
 
 CHUNK: Final = 1024
 """Areas in a file: a page reads only the files of the areas that it shows."""
@@ -122,7 +123,7 @@ def write_json_data(site: Path, name: str, content: JsonObject) -> None:
         raise store_error(path, error) from error
 
 
-TOP: Final = frozenset({"index.html", "app", "vendor", "data"})
+TOP: Final = frozenset({"index.html", "tables.html", "app", "vendor", "data"})
 """What lies directly in the folder of a site."""
 _UNFINISHED: Final = ".{}.tallyveil-unfinished"
 _EARLIER: Final = ".{}.tallyveil-earlier"
@@ -223,15 +224,37 @@ def _refuse_other(site: Path) -> None:
 
 HERE: Final = Path(__file__).parent
 PARTS: Final = ("app", "vendor")
-INDEX: Final = Path("app", "explorer", "index.html")
+EXPLORER: Final = {
+    "index.html": Path("app", "explorer", "index.html"),
+    "tables.html": Path("app", "tables", "index.html"),
+}
+"""The pages of an explorer, by their names in its site."""
 
 
-def copy_pages(site: Path, index: Path = INDEX) -> None:
-    """Copy the modules, the libraries and the page into a site.
+WORDS: Final = "app/words"
+
+
+def copy_words(site: Path, languages: Iterable[str]) -> None:
+    """Copy the sentences of the pages in the languages of a release, but for English, in which the pages have them.
 
     Args:
         site: Folder of the site.
-        index: The page that becomes `index.html`.
+        languages: As the labels of the release name them.
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    spoken = dict.fromkeys(language_of(language) for language in languages)
+    for language in spoken:
+        if language is not ENGLISH:
+            write_json_data(site, f"{WORDS}/{language.tag}.json", dict(language.sentences))
+
+
+def copy_pages(site: Path, pages: Mapping[str, Path]) -> None:
+    """Copy the modules, the libraries and pages into a site.
+
+    Args:
+        site: Folder of the site.
+        pages: Files below this folder that become pages of the site, by their names there.
 
     Raises:
         StoreError: a file cannot be written.
@@ -239,6 +262,7 @@ def copy_pages(site: Path, index: Path = INDEX) -> None:
     try:
         for part in PARTS:
             shutil.copytree(HERE / part, site / part, ignore=shutil.ignore_patterns("*.toml", "SHA256SUMS"))
-        shutil.copyfile(HERE / index, site / "index.html")
+        for name, page in pages.items():
+            shutil.copyfile(HERE / page, site / name)
     except OSError as error:
         raise store_error(site, error) from error

@@ -18,6 +18,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.areas import Areas, Kind, areas_of
 from tallyveil.explore.files import CHUNK
+from tallyveil.files.finished import PLAN
 from tallyveil.files.geography import GEOGRAPHY, GEOMETRY, NAMES, read_hierarchies
 from tallyveil.files.intervals import (
     INTERVALS,
@@ -31,7 +32,9 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.files.tables import TABLES, table_name
 from tallyveil.geography.spine import Spine, geocodes_of
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.guarantee import with_guarantee
+from tallyveil.plans.release import StatedPlan
 from tallyveil.schema.answer_columns import answer_expression
 from tallyveil.schema.names import as_named
 from tallyveil.schema.query_group import QueryGroup
@@ -177,6 +180,7 @@ class OpenedRelease:
         manifest: Content of its `manifest.json`.
         schema: The universe.
         areas: Its areas.
+        plan: What its plan states.
         queries: The tables to show, in order.
         intervals: Content of the manifest of its intervals; None if it has none.
     """
@@ -185,6 +189,7 @@ class OpenedRelease:
     manifest: Manifest
     schema: Schema
     areas: Areas
+    plan: StatedPlan
     queries: tuple[QueryGroup, ...]
     intervals: JsonObject | None
 
@@ -261,6 +266,7 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
         manifest,
         schema,
         areas_of(read_hierarchies(root), plan),
+        stated_plan(root / PLAN, plan),
         tuple(schema.query(name) for name in names),
         intervals,
     )

@@ -24,8 +24,8 @@ HOST: Final = "127.0.0.1"
 
 
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """What a page that answers may load: nothing from elsewhere."""
 
@@ -34,6 +34,9 @@ TOKEN_BYTES: Final = 24
 
 MOST_ASKED: Final = 1 << 20
 """Most bytes of a question to a site that answers: a page of answers of people has some kB."""
+
+ANSWERS: Final = "Tallyveil-Answers"
+"""Header by which a page learns that it may ask: the same page on another server is only files."""
 
 Answering = Callable[[JsonObject], JsonObject]
 """What a site answers to a question of its page."""
@@ -94,11 +97,11 @@ class _Files(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Desk(_Files):
+class _Answering(_Files):
     """Gives the files of a folder below a secret path, and answers questions there."""
 
-    def __init__(self, *arguments: Any, token: str, answer: Answering, **settings: Any) -> None:
-        self._token, self._answer = token, answer
+    def __init__(self, *arguments: Any, token: str, answer: Answering, most: int, **settings: Any) -> None:
+        self._token, self._answer, self._most = token, answer, most
         super().__init__(*arguments, **settings)
 
     def send_head(self) -> Any:
@@ -117,7 +120,7 @@ class _Desk(_Files):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         elif not self._knows_path():
             self.send_error(HTTPStatus.NOT_FOUND)
-        elif not (length.isascii() and length.isdigit() and len(length) < 10 and int(length) <= MOST_ASKED):
+        elif not (length.isascii() and length.isdigit() and len(length) < 10 and int(length) <= self._most):
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         elif (asked := parsed(self.rfile.read(int(length)), dict[str, Any])) is None:
             self.send_error(HTTPStatus.BAD_REQUEST)
@@ -141,6 +144,7 @@ class _Desk(_Files):
         """Let no other page show this one, and let it load nothing from elsewhere."""
         self.send_header("Content-Security-Policy", POLICY)
         self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header(ANSWERS, "yes")
         super().end_headers()
 
 
@@ -156,7 +160,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def served(site: Path, port: int = 0, *, answer: Answering | None = None) -> Iterator[str]:
+def served(
+    site: Path, port: int = 0, *, answer: Answering | None = None, most: int = MOST_ASKED
+) -> Iterator[str]:
     """Serve a site from a thread of its own, until the block ends.
 
     Args:
@@ -164,13 +170,17 @@ def served(site: Path, port: int = 0, *, answer: Answering | None = None) -> Ite
         port: Number of the port; 0 for a free one.
         answer: What the site answers to questions of its page; None for a site that is only files. With it, the address
             has a secret path, and nothing is given elsewhere.
+        most: Most bytes of a question.
     Yields:
         The address.
     """
     path, handler = "", cast("Callable[..., _Files]", partial(_Files, directory=str(site)))
     if answer is not None:
         token = secrets.token_urlsafe(TOKEN_BYTES)
-        path, handler = f"{token}/", partial(_Desk, directory=str(site), token=token, answer=answer)
+        path, handler = (
+            f"{token}/",
+            partial(_Answering, directory=str(site), token=token, answer=answer, most=most),
+        )
     server = _Server((HOST, port), handler)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()

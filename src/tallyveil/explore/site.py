@@ -3,18 +3,28 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import ContentInPart, Many
 from tallyveil.errors import ConfigError
 from tallyveil.explore.areas import Kind, kind_entries, write_lists
+from tallyveil.explore.asking import asking_entry
 from tallyveil.explore.district import DISTRICT_FILE, write_district
-from tallyveil.explore.files import OTHER, SITE_FILE, copy_pages, replaced_site, write_json_data
+from tallyveil.explore.editions import edition_entries, signature_sentence
+from tallyveil.explore.files import (
+    EXPLORER,
+    OTHER,
+    SITE_FILE,
+    copy_pages,
+    copy_words,
+    replaced_site,
+    write_json_data,
+)
 from tallyveil.explore.maps import write_map
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
-from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
+from tallyveil.explore.tables import NO_INTERVALS, WrittenTables, write_other_tables, write_tables
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.marks import Marks, joint_marks, marks_of
 from tallyveil.files.signatures import Signature, signature_of
@@ -23,6 +33,7 @@ from tallyveil.report.wording import listed
 from tallyveil.storage.json_files import JsonObject, read_declared, read_json_object
 from tallyveil.storage.outputs import refuse_output_inside
 from tallyveil.version import VERSION
+from tallyveil.words.language import language_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,12 +103,6 @@ def _areas_differ(first: Kind, second: Kind) -> str | None:
     if first.codes.sort().equals(second.codes.sort()):
         return f"its areas of {first.name} stand in another order, because they lie in other areas"
     return f"its areas of {first.name} are others"
-
-
-NO_INTERVALS: Final = (
-    "The release has no intervals, so only its published counts are shown. If the release keeps its noisy "
-    "measurements, `tallyveil intervals` adds them. It reads published files alone and spends nothing."
-)
 
 
 def guarantee_sentences(release: OpenedRelease) -> list[str]:
@@ -200,7 +205,8 @@ def make_site(
     with replaced_site(site, roots) as unfinished:
         release = open_for_explorer(root, tables)
         other = None if compared is None else open_compared(release, compared)
-        copy_pages(unfinished)
+        copy_pages(unfinished, EXPLORER)
+        copy_words(unfinished, release.plan.languages)
         mapped = write_map(unfinished, root, release.areas)
         write_lists(unfinished, release.areas, mapped.boxes, release.tags)
         written = write_tables(unfinished, release)
@@ -235,6 +241,7 @@ class _StatedRelease(ContentInPart):
 class _StatedSite(_StatedRelease):
     tables: Many[_StatedTable]
     compared: _StatedRelease | None
+    editions: Many[_StatedRelease] = ()
 
 
 def remake_site(site: Path, out: Path, roots: Sequence[Path]) -> None:
@@ -255,19 +262,18 @@ def remake_site(site: Path, out: Path, roots: Sequence[Path]) -> None:
     compared = roots[1] if len(roots) > 1 else None
     make_site(roots[0], out, tables=[table.name for table in stated.tables], compared=compared)
     content = read_json_object(out / SITE_FILE, mend)
-    unsigned = _signature_sentence(Signature())
+    unsigned = signature_sentence(Signature())
     for release, entry in ((stated, content), (stated.compared, content["compared"])):
         if release is not None and entry is not None and release.signature == unsigned:
             entry["signature"] = unsigned
+    for edition in content.get("editions", ()) if stated.signature == unsigned else ():
+        edition["signature"] = signature_sentence(Signature(), language_of(edition["tag"]))
     write_json_data(out, SITE_FILE, content)
 
 
-def _signature_sentence(signature: Signature) -> str:
-    return signature.sentence(MANIFEST, "this site was made")
-
-
 def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRelease | None) -> JsonObject:
-    intervals = intervals_entry(release)
+    intervals, signature = intervals_entry(release), signature_of(release.root / MANIFEST)
+    editions = edition_entries(release, signature)
     return {
         "format": FORMAT,
         "name": release.name,
@@ -276,22 +282,24 @@ def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRele
         "run": release.manifest.run,
         "warnings": list(marks_of(release.manifest).warnings),
         "guarantee": guarantee_sentences(release),
-        "signature": _signature_sentence(signature_of(release.root / MANIFEST)),
+        "signature": signature_sentence(signature),
         "kinds": kind_entries(release.areas),
         "finest": release.areas.finest,
         "tables": written.entries,
         "share_of": written.share_of,
         "intervals": intervals,
         "no_intervals": None if intervals is not None else NO_INTERVALS,
+        "asking": asking_entry(release),
         "compared": None
         if other is None
         else {
             "name": other.release.name,
             "run": other.release.manifest.run,
             "warnings": list(marks_of(other.release.manifest).warnings),
-            "signature": _signature_sentence(signature_of(other.release.root / MANIFEST)),
+            "signature": signature_sentence(signature_of(other.release.root / MANIFEST)),
             "intervals": intervals_entry(other.release),
             "tables": [other.release.has_intervals(group.name) for group in other.release.queries],
             "kinds": list(other.kinds),
         },
+        **({"editions": editions} if editions else {}),
     }

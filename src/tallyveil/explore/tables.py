@@ -27,6 +27,7 @@ from tallyveil.explore.opened import COUNT, Block, OpenedRelease, TableRows
 from tallyveil.report.release_files import schema_titles
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.words.language import phrase
 
 # Classes of a map, which eyes still tell apart by colour. At half, maps lose their differences; at twice, neighbouring
 # colours look alike.
@@ -227,6 +228,11 @@ def _together(parts: Sequence[Frequencies]) -> Frequencies:
     np.add.at(areas, places, np.concatenate([part.areas for part in parts]))
     return Frequencies(values, areas)
 
+
+NO_INTERVALS: Final = phrase(
+    "The release has no intervals, so only its published counts are shown. If the release keeps its noisy "
+    "measurements, `tallyveil intervals` adds them. It reads published files alone and spends nothing."
+)
 
 LETTERS: Final = {COUNT: "p", "estimate": "e", "standard_error": "s", "lower": "l", "upper": "u"}
 """First letter of a column of the site, before the number of the answer."""

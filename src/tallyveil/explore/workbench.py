@@ -340,7 +340,7 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
 
 # Version of what the page reads.
 FORMAT: Final = 1
-INDEX: Final = Path("app", "workbench", "index.html")
+PAGES: Final = {"index.html": Path("app", "workbench", "index.html")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +389,7 @@ def make_workbench(
         second, other = _offered(compared)
         inputs += [compared, *inputs_of(second)]
     with replaced_site(site, inputs) as unfinished:
-        copy_pages(unfinished, INDEX)
+        copy_pages(unfinished, PAGES)
         estimates = write_estimates(unfinished, plan, areas or WorkbenchAreas(), queries)
         if second is not None and other is not None:
             other |= _other_estimates(unfinished / OTHER, second, plan, areas or WorkbenchAreas(), queries)

@@ -64,6 +64,7 @@ from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import collect, scan_parquet
+from tallyveil.words.language import phrase
 
 
 def record_files_agree(root: Path, finest: PublicCounts, schema: Schema, spine: Spine) -> bool:
@@ -94,9 +95,13 @@ def records_agree(batches: Iterable[tuple[Integers, Integers]], expected: tuple[
     return begin == len(cells)
 
 
-NOT_NEGATIVE: Final = "no count is negative"
-POSSIBLE: Final = "no structural zero is filled"
-RECORDS: Final = "microdata hold exactly the records of the finest counts"
+NOT_NEGATIVE: Final = phrase("no count is negative")
+POSSIBLE: Final = phrase("no structural zero is filled")
+RECORDS: Final = phrase("microdata hold exactly the records of the finest counts")
+LEVEL_SUMS: Final = phrase("every {above} is the sum of its {below} geounits in every cell")
+AREA_SUMS: Final = phrase("tables of {areas} are sums of the published {finest} counts")
+TABLE_AGREES: Final = phrase("table {query} agrees with the counts")
+CONSTRAINT_HOLDS: Final = phrase("{name} holds at {geolevels}")
 
 
 class Bounded(NamedTuple):
@@ -134,7 +139,7 @@ class Bounded(NamedTuple):
         places = [", ".join(spine.geolevels[:n_whole])] if n_whole else []
         if self.groups is not None:
             places.append(f"every sum of {spine.geolevels[n_whole]} geounits that makes one {self.stated}")
-        return f"{self.name} holds at {' and '.join(places)}"
+        return CONSTRAINT_HOLDS.format(name=self.name, geolevels=" and ".join(places))
 
 
 class Agreeing(NamedTuple):
@@ -203,16 +208,16 @@ class Promises:
     def name_of_sums(self, level: int) -> str:
         """The check that a geolevel adds up to the one above it."""
         above, below = self.spine.geolevels[level - 1 : level + 1]
-        return f"every {above} is the sum of its {below} geounits in every cell"
+        return LEVEL_SUMS.format(above=above, below=below)
 
     def name_of_area(self, area: EntityFamily) -> str:
         """The check of the tables of some areas."""
-        return f"tables of {area.name} are sums of the published {self.spine.geolevels[-1]} counts"
+        return AREA_SUMS.format(areas=area.name, finest=self.spine.geolevels[-1])
 
 
 def name_of_table(group: QueryGroup) -> str:
     """The check of the tables of a query."""
-    return f"table {group.name} agrees with the counts"
+    return TABLE_AGREES.format(query=group.name)
 
 
 def require(name: str, passed: bool) -> None:

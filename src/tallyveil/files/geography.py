@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from tallyveil.geography.areas import NAME_COLUMNS, Hierarchies
+from tallyveil.geography.areas import NAME_COLUMNS, NAME_IN, Hierarchies
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.geometry import COLUMN, GEO, POINTS, POLYGONS, Geometry, geo_metadata
@@ -193,8 +193,16 @@ def read_hierarchies(root: Path) -> Hierarchies:
     """
     spine = read_geography(root)
     replaced, families = read_areas(root, spine)
-    names = read_published(root / NAMES, NAME_COLUMNS) if (root / NAMES).is_file() else None
-    return Hierarchies(spine, spine, families, replaced, read_shares(root, spine), names=names)
+    return Hierarchies(spine, spine, families, replaced, read_shares(root, spine), names=read_names(root))
+
+
+def read_names(root: Path) -> pl.DataFrame | None:
+    """The names of areas of a release folder, in all its languages (`names_in`); None if it has none."""
+    path = root / NAMES
+    if not path.is_file():
+        return None
+    others = [name for name in published_columns(path) if name.startswith(NAME_IN)]
+    return read_published(path, (*NAME_COLUMNS, *others))
 
 
 def _geolevels(root: Path) -> tuple[str, ...]:

@@ -12,10 +12,13 @@ from typing import Final, Protocol
 from tallyveil.accounting.events import TEST_KEY as TEST_KEY_EVENT
 from tallyveil.accounting.events import UNPROTECTED, WITHOUT_NOISE, NonPrivateEvent, PrivacyEvent
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.words.language import ENGLISH, Language, phrase
 
 NOT_PRIVATE: Final = "NOT PRIVATE"
-TEST_KEY: Final = "Made with an insecure test key: this release protects nobody and must not be published."
-DECLASSIFIED: Final = (
+TEST_KEY: Final = phrase(
+    "Made with an insecure test key: this release protects nobody and must not be published."
+)
+DECLASSIFIED: Final = phrase(
     "True counts were compared with this release. The results, such as the folder evaluation/, are NOT PRIVATE "
     "and must not be published; the guarantee covers the release without them."
 )
@@ -53,9 +56,9 @@ class Marks:
         """The marks in a JSON file or in what a command prints for programs."""
         return {"protected": self.protected, "warnings": list(self.warnings)}
 
-    def lines(self) -> list[str]:
+    def lines(self, language: Language = ENGLISH) -> list[str]:
         """The marks as readers see them."""
-        return mark_lines(self.warnings)
+        return mark_lines(self.warnings, language)
 
     def tags(self) -> dict[str, str]:
         """The marks in the metadata of a file."""
@@ -107,9 +110,14 @@ def joined(each: Mapping[str, Marks]) -> Marks:
     return Marks(all(marks.protected for marks in each.values()), warnings)
 
 
-def mark_lines(warnings: Iterable[str]) -> list[str]:
+def mark_lines(warnings: Iterable[str], language: Language = ENGLISH) -> list[str]:
     """Marks as readers see them. Earlier versions wrote some of them with the words in front."""
-    return [mark if mark.startswith(NOT_PRIVATE) else f"{NOT_PRIVATE}: {mark}" for mark in warnings]
+    return [
+        mark
+        if mark.startswith(NOT_PRIVATE)
+        else language.say("NOT PRIVATE: {mark}", mark=language.stated(mark, ()) or mark)
+        for mark in warnings
+    ]
 
 
 def short_mark(warnings: Sized) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import StoreError
+from tallyveil.words.language import ENGLISH, Language, phrase
 
 SUFFIX: Final = ".sig"
 NAMESPACE: Final = "tallyveil"
@@ -45,15 +46,28 @@ class Signature:
             return f"signed by {self.fingerprint}"
         return "signature does not fit" if self.fingerprint else "unsigned"
 
-    def sentence(self, name: str, when: str) -> str:
+    def sentence(self, name: str, when: str, language: Language = ENGLISH) -> str:
         """What pages say of it, which stay as they were.
 
         Args:
             name: Of the file that is signed.
-            when: What happened then, such as "this page was drawn".
+            when: What happened then: `PAGE_DRAWN` or `SITE_MADE`.
+            language: Of the page.
         """
-        whose = " Whose key it is, its fingerprint does not say." if self.fits else ""
-        return f"Signature of {name} when {when}: {self}.{whose}"
+        then = {"file": name, "when": language.say(when)}
+        if self.fits:
+            return language.say(
+                "Signature of {file} when {when}: signed by {key}. Whose key it is, its fingerprint does not say.",
+                key=self.fingerprint,
+                **then,
+            )
+        if self.fingerprint:
+            return language.say("Signature of {file} when {when}: signature does not fit.", **then)
+        return language.say("Signature of {file} when {when}: unsigned.", **then)
+
+
+PAGE_DRAWN: Final = phrase("this page was drawn")
+SITE_MADE: Final = phrase("this site was made")
 
 
 def signature_path(path: Path) -> Path:

@@ -205,6 +205,15 @@ def geounits_as_entities(spine: Spine, level: int) -> EntityFamily:
 
 
 NAME_COLUMNS: Final = ("geolevel", "geocode", "name")
+NAME_IN: Final = "name:"
+"""What the column of names in a language is called before the language: `name:fr`. OpenStreetMap calls them so."""
+
+
+def names_in(names: pl.DataFrame, language: str | None) -> pl.DataFrame:
+    """The columns `NAME_COLUMNS`, with names in a language where there are any, and else those without a language."""
+    column = f"{NAME_IN}{language}"
+    name = pl.coalesce(column, "name") if column in names.columns else pl.col("name")
+    return names.select(*NAME_COLUMNS[:2], name.alias("name"))
 
 
 def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
@@ -212,7 +221,8 @@ def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
 
     Args:
         hierarchies: The spine and the areas beside it.
-        table: Text columns `NAME_COLUMNS`; `geolevel` may be the name of a family of entities.
+        table: Text columns `NAME_COLUMNS`, and columns of names in languages (`NAME_IN`), where null and an empty text
+            stand for the name without a language. `geolevel` may be the name of a family of entities.
     Raises:
         GeographyError: a row lacks a text, an area has two names, a geolevel does not exist, or no area is named.
     """
@@ -220,7 +230,7 @@ def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
     unknown = table["geolevel"].drop_nulls().unique().sort().to_list()
     # A column of names may hold nulls; these are counted as lacking below, and sorting them with text would fail.
     unknown = [name for name in unknown if name not in codes]
-    lacking = sum(table.null_count().row(0)) or (table["name"] == "").any()
+    lacking = sum(table.select(NAME_COLUMNS).null_count().row(0)) or (table["name"] == "").any()
     # A pair of geolevel and geocode may stand once: of two names of an area, either could be the wrong one.
     if unknown or lacking or not table.select("geolevel", "geocode").is_unique().all():
         what = (
@@ -238,7 +248,8 @@ def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
         table.filter(pl.col("geolevel") == name, pl.col("geocode").is_in(area_codes.implode()))
         for name, area_codes in codes.items()
     ]
-    named = pl.concat(parts).select(NAME_COLUMNS)
+    others = [name for name in table.columns if name.startswith(NAME_IN)]
+    named = pl.concat(parts).select(*NAME_COLUMNS, *(pl.col(name).replace("", None) for name in others))
     if named.is_empty():
         raise GeographyError(
             f"none of the {table.height:,} rows of the table of names has the code of a geounit or entity of this "

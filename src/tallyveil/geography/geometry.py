@@ -38,6 +38,11 @@ from tallyveil.storage.read import (
 PACKAGES: Final = ("shapely", "pyogrio", "pyproj", "mapbox_vector_tile")
 
 
+def has_maps() -> bool:
+    """Whether the extra `maps` is installed."""
+    return all(find_spec(name) is not None for name in PACKAGES)
+
+
 def require_maps(what: str) -> None:
     """Refuse work on geometry where the extra `maps` is not installed.
 

@@ -18,6 +18,7 @@ from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
 from tallyveil.plans.release import StatedPlan
 from tallyveil.schema.counts import LARGEST_COUNT, LARGEST_LEVEL
+from tallyveil.schema.labels import require_labels_fit
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject, damaged
@@ -65,6 +66,7 @@ def refuse_unfit(plan: StatedPlan) -> None:
     refuse_allocation(plan)
     if plan.intervals is not None:
         _refuse_intervals(plan, plan.intervals)
+    _refuse_labels(plan)
 
 
 def known_query(schema: Schema, name: str, where: str) -> QueryGroup:
@@ -251,6 +253,27 @@ def _refuse_intervals(plan: StatedPlan, level: Fraction) -> None:
             "from all noisy answers, or from those of small queries. Add it, or leave intervals out.",
             code="interval-tables",
         )
+
+
+def _refuse_labels(plan: StatedPlan) -> None:
+    """Refuse labels of what the release does not have."""
+    schema = plan.schema
+    areas = () if plan.spine is None else (*plan.spine.original, *plan.spine.families)
+    levels = {
+        **{item.name: item.levels for item in schema.attributes},
+        **{item.name: item.labels for item in schema.recodes},
+    }
+    require_labels_fit(
+        plan.labels,
+        {
+            ("attributes",): schema.factor_names,
+            ("geolevels",): dict.fromkeys((*plan.geolevels, *areas)),
+            ("tables",): plan.tables,
+            # The table of levels itself has no labels; its keys are the attributes.
+            ("levels",): schema.factor_names,
+            **{("levels", name): listed for name, listed in levels.items()},
+        },
+    )
 
 
 _MEND = "Restore the folder from a copy."

@@ -32,6 +32,7 @@ from tallyveil.errors import BudgetError
 from tallyveil.plans.release import StatedPlan
 from tallyveil.schema.nested_queries import determines
 from tallyveil.schema.query_group import QueryGroup
+from tallyveil.words.language import ENGLISH, Figure, Language
 
 SIZES: Final = (2, 5)
 """Sizes of the groups whose guarantee is stated: a couple, and a household that few are larger than."""
@@ -50,13 +51,16 @@ def groups_of(plan: StatedPlan, event: PrivacyEvent | None) -> list[dict[str, An
     return [{"size": size, "epsilon": _epsilon(plan, event, size, together=True)} for size in SIZES]
 
 
-def tied_of(plan: StatedPlan, event: PrivacyEvent | None, *, one_root: bool = False) -> dict[str, Any] | None:
+def tied_of(
+    plan: StatedPlan, event: PrivacyEvent | None, *, one_root: bool = False, language: Language = ENGLISH
+) -> dict[str, Any] | None:
     """How many records have to change together, so that every value of one of them is hidden; None if one is enough.
 
     Args:
         plan: The plan.
         event: As for `groups_of`.
         one_root: Whether the coarsest geolevel is known to have a single geounit.
+        language: Of the sentence.
 
     Returns:
         `constraints` in words; `records`, 2, or None if the constraints are such that nothing is known; `epsilon` at
@@ -64,25 +68,34 @@ def tied_of(plan: StatedPlan, event: PrivacyEvent | None, *, one_root: bool = Fa
     Raises:
         BudgetError, SolverError: as `proved_epsilon`.
     """
-    constraints = _constraints(plan, one_root=one_root)
+    constraints = _constraints(plan, language, one_root=one_root)
     if not constraints:
         return None
     words = [item.words for item in constraints]
-    tie = f"since {' and '.join(words)}, a change of one {plan.schema.unit.one}'s record may need others to change too"
+    tie = {"constraints": language.say(" and ").join(words), "unit": language.say(plan.schema.unit.one)}
     if not _are_nested(plan, constraints):
         return {
             "constraints": words,
             "records": None,
             "epsilon": None,
-            "sentence": f"{tie}; how many others is not known for such constraints",
+            "sentence": language.say(
+                "since {constraints}, a change of one {unit}'s record may need others to change too; how many others "
+                "is not known for such constraints",
+                **tie,
+            ),
         }
     epsilon = _epsilon(plan, event, 2, together=False)
     return {
         "constraints": words,
         "records": 2,
         "epsilon": epsilon,
-        "sentence": f"{tie}; one other is always enough, and for populations that differ in two records epsilon <= "
-        f"{claim_text(epsilon, 3)} at delta = {delta_text(plan.delta)}",
+        "sentence": language.say(
+            "since {constraints}, a change of one {unit}'s record may need others to change too; one other is always "
+            "enough, and for populations that differ in two records epsilon <= {epsilon} at delta = {delta}",
+            epsilon=Figure(claim_text(epsilon, 3)),
+            delta=delta_text(plan.delta),
+            **tie,
+        ),
     }
 
 
@@ -103,13 +116,15 @@ class _Constraint:
     is_exact: bool
 
 
-def _constraints(plan: StatedPlan, *, one_root: bool) -> list[_Constraint]:
+def _constraints(plan: StatedPlan, language: Language, *, one_root: bool) -> list[_Constraint]:
     """The invariants and bounds that a change of one record may break."""
     # On a spine of its own, the geolevels of the geography have other names. Their order is that of the geography.
     geolevels = plan.geolevels if plan.spine is None else plan.spine.original
     constraints = [
         _Constraint(
-            f"{item.query} at {', '.join(item.geolevels)} is exact",
+            language.say(
+                "{query} at {geolevels} is exact", query=item.query, geolevels=", ".join(item.geolevels)
+            ),
             plan.query(item.query),
             max(map(geolevels.index, item.geolevels)),
             True,
@@ -118,7 +133,10 @@ def _constraints(plan: StatedPlan, *, one_root: bool) -> list[_Constraint]:
     ]
     constraints += [
         _Constraint(
-            f"the bounds {item.name} hold", plan.query(item.query), geolevels.index(item.geolevel), False
+            language.say("the bounds {name} hold", name=item.name),
+            plan.query(item.query),
+            geolevels.index(item.geolevel),
+            False,
         )
         for item in plan.bounds
     ]

@@ -26,6 +26,7 @@ from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.geography.spine import path_total
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
+from tallyveil.words.language import phrase
 
 _FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-geography, run)"
 """Before the geography is opened, nobody knows which geounits are bypassed, so only the whole budget bounds epsilon."""
@@ -35,7 +36,7 @@ NEIGHBOURS_IN_WORDS = {
     "unbounded": "one {unit}'s record is added or removed",
 }
 
-POST_PROCESSING = (
+POST_PROCESSING = phrase(
     "Estimation, rounding, microdata, tables and this statement read the noisy measurements, the declared invariants "
     "and public inputs, and nothing else. Whatever is computed from the output of a private mechanism is as private as "
     "the output (Dwork and Roth 2014, Proposition 2.1; for trade-off functions Dong, Roth, Su 2022, Proposition 2.8), "
@@ -224,20 +225,29 @@ def _textbook(strategy: Strategy, budget: Fraction, delta: Fraction) -> dict[str
 def _statement(plan: StatedPlan, exact: float, classical: float) -> str:
     """The guarantee in one sentence: the least proved epsilon, then the one that follows from the budget alone."""
     strategy = plan.strategy
-    neighbours, delta = f"{strategy.neighbours.value} neighbours", delta_text(plan.delta)
+    known = {
+        "relation": strategy.neighbours.value,
+        "delta": delta_text(plan.delta),
+        "budget": exact_text(plan.spent),
+    }
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
-        return (
-            f"pure differential privacy, epsilon = {exact_text(plan.spent)}, {neighbours}; "
-            f"at delta = {delta} epsilon <= {claim_text(exact, 3)}"
-        )
-    budget = f"the budget rho = {exact_text(plan.spent)}"
+        return PURE.format(**known, epsilon=claim_text(exact, 3))
     if exact == classical:
-        return f"epsilon <= {claim_text(exact, 3)} at delta = {delta}, {neighbours}, from {budget}"
+        return BY_BUDGET.format(**known, epsilon=claim_text(exact, 3))
     least, other = _apart(exact, classical)
-    return (
-        f"epsilon <= {least} at delta = {delta}, {neighbours}, from all noise together; from {budget} alone would "
-        f"follow epsilon <= {other}"
-    )
+    return COMPOSED.format(**known, epsilon=least, other=other)
+
+
+PURE: Final = phrase(
+    "pure differential privacy, epsilon = {budget}, {relation} neighbours; at delta = {delta} epsilon <= {epsilon}"
+)
+BY_BUDGET: Final = phrase(
+    "epsilon <= {epsilon} at delta = {delta}, {relation} neighbours, from the budget rho = {budget}"
+)
+COMPOSED: Final = phrase(
+    "epsilon <= {epsilon} at delta = {delta}, {relation} neighbours, from all noise together; from the budget rho = "
+    "{budget} alone would follow epsilon <= {other}"
+)
 
 
 def _apart(least: float, other: float) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from tallyveil.accounting.renyi import zcdp_to_delta
 from tallyveil.budget.allocation import Allocation
 from tallyveil.plans.release import StatedPlan
 from tallyveil.schema.schema import Unit
+from tallyveil.words.language import ENGLISH, Figure, Language, phrase
 
 _SLOW: Final = {"gridded", "shared"}
 """Engines with which the guess would take seconds or longer. The cost bounds it in their place."""
@@ -32,7 +33,7 @@ _ROUNDING: Final = 1e-12
 NOTHING: Final = Fraction(9995, 10000)
 """From this share on, the text says that the bound promises next to nothing."""
 
-NO_SECRET: Final = "This would hold if the key of the noise were secret, which it is not. "
+NO_SECRET: Final = phrase("This would hold if the key of the noise were secret, which it is not.")
 
 PERCENTAGE: Final = "{percentage}"
 """Where a page writes the bound into the sentence, as `guess_text` does."""
@@ -102,29 +103,43 @@ def guess_of_pair(epsilon: float, delta: float) -> Fraction:
     return min(Fraction(1), 1 - Fraction(wrong) + Fraction(_ROUNDING))
 
 
-def guess_words(right: Fraction, neighbours: Neighbours, unit: Unit) -> str:
+def guess_words(right: Fraction, neighbours: Neighbours, unit: Unit, language: Language = ENGLISH) -> str:
     """What the bound means, in sentences."""
-    setting, outcome, vain = guess_sentences(neighbours, unit)
-    return f"{setting} {vain if right >= NOTHING else outcome.replace(PERCENTAGE, guess_text(right))}"
+    setting, outcome, vain = guess_sentences(neighbours, unit, language)
+    percentage = language.figure(guess_text(right))
+    return f"{setting} {vain if right >= NOTHING else outcome.replace(PERCENTAGE, percentage)}"
 
 
-def guess_sentences(neighbours: Neighbours, unit: Unit) -> tuple[str, str, str]:
+def guess_sentences(neighbours: Neighbours, unit: Unit, language: Language = ENGLISH) -> tuple[str, str, str]:
     """What is supposed; what follows, with PERCENTAGE in the place of the bound; and what follows from `NOTHING` on."""
-    unknown = (
-        f"one {unit.one}’s record, which says one of two things, both equally likely"
+    say = language.say
+    setting = (
+        say(
+            "Suppose that somebody knows everything but one {unit}’s record, which says one of two things, both "
+            "equally likely.",
+            unit=unit.one,
+        )
         if neighbours is Neighbours.BOUNDED
-        else f"whether one {unit.one}’s record is among the data, and holds both equally likely"
+        else say(
+            "Suppose that somebody knows everything but whether one {unit}’s record is among the data, and holds both "
+            "equally likely.",
+            unit=unit.one,
+        )
     )
     return (
-        f"Suppose that somebody knows everything but {unknown}.",
-        f"With the whole release at hand, at most {PERCENTAGE} of their guesses are right. Without the release, half "
-        "of them are.",
-        "Against somebody who knows that much, the proven bound promises next to nothing: it allows nearly every "
-        "guess to be right. Without the release, half of the guesses are right.",
+        setting,
+        say(
+            "With the whole release at hand, at most {percentage} of their guesses are right. Without the release, "
+            "half of them are."
+        ),
+        say(
+            "Against somebody who knows that much, the proven bound promises next to nothing: it allows nearly every "
+            "guess to be right. Without the release, half of the guesses are right."
+        ),
     )
 
 
-def guess_text(right: Fraction) -> str:
+def guess_text(right: Fraction) -> Figure:
     """The bound as a percentage, rounded up."""
     # Rounded up: a bound may not be understated.
-    return f"{at_most(100 * right, places=1)} %"
+    return Figure(f"{at_most(100 * right, places=1)} %")

@@ -33,6 +33,7 @@ from tallyveil.plans.constraints import Agreement, Bounds, BoundsInput, Invarian
 from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.inputs import GeographyInput, Records, RecordsInput, SpineInput, StatedSpine
 from tallyveil.runs.executor import ClusterSettings
+from tallyveil.schema.labels import NO_LABELS, Labels, LabelsByLanguage
 from tallyveil.schema.names import PlainName
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import StatedSchema
@@ -132,6 +133,7 @@ class StatedPlan(Declared):
         geometry: Whether polygons or points of the finest geounits are published.
         spine: Off-spine entities and the steps that make the spine; None to use the geography as it is.
         entities: Families of entities that tables are published for; None without a spine.
+        labels: What the release and its parts are called, by language; none where names are shown as they are.
     """
 
     format: Literal[1] = 1
@@ -164,6 +166,7 @@ class StatedPlan(Declared):
     geometry: Annotated[Flag, left_out(False), OUTPUT] = False
     spine: Annotated[StatedSpine | None, left_out(None)] = None
     entities: Annotated[Many[Name] | None, left_out(None), OUTPUT] = None
+    labels: Annotated[LabelsByLanguage, left_out(()), OUTPUT] = ()
 
     def __post_init__(self) -> None:
         require_sensitivities(self.strategy, self.schema)
@@ -247,6 +250,15 @@ class StatedPlan(Declared):
         """Whether intervals of each table have a model of their own, because one of all cells would be too large."""
         # Above LARGEST_SCHEMA, blocks of all cells would not fit into the memory of a machine.
         return self.measurements == "small" or self.schema.size > LARGEST_SCHEMA
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the labels, that which is shown without a choice first; none without labels."""
+        return tuple(language for language, _ in self.labels)
+
+    def labels_in(self, language: str | None) -> Labels:
+        """The labels in a language of the release; without any labels, and for None, every name is its own label."""
+        return NO_LABELS if language is None else dict(self.labels)[language]
 
     def query(self, name: str) -> QueryGroup:
         """The query group of that name."""

@@ -4,17 +4,21 @@ A page is one file that loads nothing else. At its top stands a summary: a few p
 explanation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from markupsafe import Markup, escape
+
 from tallyveil.files.finished import MANIFEST
-from tallyveil.files.signatures import signature_of
+from tallyveil.files.signatures import PAGE_DRAWN, signature_of
 from tallyveil.printable import shown
+from tallyveil.report.stated import STATED
 from tallyveil.report.wording import detail_title, grouped, margin, percent, rounded, unbroken
 from tallyveil.storage.write import write_text
+from tallyveil.words.language import ENGLISH, Language
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,9 +92,66 @@ def write_release_page(
     Raises:
         StoreError: the page cannot be written, or a signature cannot be read.
     """
-    sentence = signature_of(root / signed).sentence(signed, "this page was drawn")
-    points = (*values["points"], SummaryPoint("Who signed it", sentence))
-    return write_page(root / REPORT, template, {**values, "points": points}, module=module)
+    return write_page(root / REPORT, template, _signed(root, signed, values, ENGLISH), module=module)
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """A page in a language of its release.
+
+    Attributes:
+        tag: The language, as the release names it.
+        language: The language of its sentences, which may be another where the product has none in this one.
+        values: Values of the template's variables.
+    """
+
+    tag: str
+    language: Language
+    values: dict[str, Any]
+
+
+def write_editions(root: Path, template: str, editions: Sequence[Edition], *, module: str) -> Path:
+    """Write the page of a release in all its languages, among which its reader chooses on the page.
+
+    Args:
+        root: The folder.
+        template: As for `write_page`, with the block `content`.
+        editions: In each language; the first is shown until a reader chooses.
+        module: As for `write_page`.
+    Raises:
+        StoreError: as `write_release_page`.
+    """
+    shown_editions = []
+    for edition in editions:
+        environment = _templates(module, edition.language, anchor_suffix(edition.tag, editions[0].tag))
+        values = _signed(root, MANIFEST, edition.values, edition.language)
+        found = environment.get_template(template)
+        content = found.render({**values, "layout": "content.html.j2"})
+        title = "".join(found.blocks["title"](found.new_context(values)))
+        # In the words of the language, or by its tag where the product does not know it.
+        known = edition.tag.partition("-")[0] == edition.language.tag
+        shown_editions.append(
+            {
+                "tag": edition.tag,
+                "language": edition.language,
+                "name": edition.language.name if known else edition.tag,
+                "title": Markup(title),
+                "content": Markup(content),
+            }
+        )
+    pages = _templates(module, editions[0].language).get_template("editions.html.j2")
+    write_text(root / REPORT, pages.render({"editions": shown_editions}))
+    return root / REPORT
+
+
+def anchor_suffix(tag: str, first: str) -> str:
+    """What follows the ids of a page in a language, so that those of all languages differ."""
+    return "" if tag == first else f"-{tag}"
+
+
+def _signed(root: Path, signed: str, values: dict[str, Any], language: Language) -> dict[str, Any]:
+    sentence = signature_of(root / signed).sentence(signed, PAGE_DRAWN, language)
+    return {**values, "points": (*values["points"], SummaryPoint(language.say("Who signed it"), sentence))}
 
 
 def write_page(path: Path, template: str, values: dict[str, Any], *, module: str = __name__) -> Path:
@@ -104,13 +165,20 @@ def write_page(path: Path, template: str, values: dict[str, Any], *, module: str
     Raises:
         StoreError: the file cannot be written.
     """
-    write_text(path, _templates(module).get_template(template).render(values))
+    page = _templates(module, ENGLISH).get_template(template)
+    write_text(path, page.render({"layout": "page.html.j2", **values}))
     return path
 
 
 @cache
-def _templates(module: str) -> "Environment":
-    """The templates of a product, and those that all products share. A process compiles each of them once."""
+def _templates(module: str, language: Language, suffix: str = "") -> "Environment":
+    """The templates of a product, and those that all products share. A process compiles each of them once.
+
+    Args:
+        module: Name of the module that the page belongs to.
+        language: In which its sentences are said.
+        suffix: What follows its ids.
+    """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -118,20 +186,48 @@ def _templates(module: str) -> "Environment":
         loader=ChoiceLoader([PackageLoader(module), PackageLoader(__name__)]),
         # Every value may hold names that people chose.
         autoescape=True,
-        finalize=_plain,
+        finalize=_plain_in(language),
         # A misspelled variable in a template is an error and no empty text.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {"grouped": grouped, "margin": margin, "percent": percent, "unbroken": unbroken}
+    plain = _plain_in(language)
+
+    def say(sentence: str, /, **values: Any) -> Markup:
+        # Sentences are this program's own and may hold markup; what stands in them is escaped.
+        said = language.say(sentence)
+        return Markup(
+            said.format(**{name: escape(plain(value)) for name, value in values.items()}) if values else said
+        )
+
+    def stated(sentence: str) -> str:
+        """A sentence that the release states, as it stands where the language has no other."""
+        said = language.stated(sentence, STATED)
+        if said is not None:
+            return said
+        return Markup('<span lang="{}">{}</span>').format(ENGLISH.tag, shown(sentence))
+
+    environment.globals |= {
+        "say": say,
+        "stated": stated,
+        "tag": language.tag,
+        "anchor": lambda name: f"{name}{suffix}",
+    }
     return environment
 
 
-def _plain(value: Any) -> Any:
-    """Make plain text printable, for example without characters that reverse its direction; leave markup unchanged."""
-    # Markup is a subclass of str and has been made by this program.
-    return shown(value) if type(value) is str else value
+def _plain_in(language: Language) -> Callable[[Any], Any]:
+    """Write numbers as a language does, and make plain text printable, without characters that reverse its "
+    "direction."""
+
+    def plain(value: Any) -> Any:
+        value = language.figure(value)
+        # Markup is a subclass of str and has been made by this program.
+        return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    return plain
 
 
 def frame_texts(frame: "pl.DataFrame", title: Callable[[str], str] = detail_title) -> dict[str, Any]:

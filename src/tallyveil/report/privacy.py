@@ -26,9 +26,10 @@ from tallyveil.plans.groups import groups_of, tied_of
 from tallyveil.plans.guess import guess_text
 from tallyveil.plans.secrets import SecretGuarantee, guarantees_of, secrets_of
 from tallyveil.report.page import NumberTile
-from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import listed, name_title, power_of_ten
+from tallyveil.report.release_files import ReleaseFiles, Titles
+from tallyveil.report.wording import name_title, power_of_ten
 from tallyveil.schema.schema import Unit
+from tallyveil.words.language import ENGLISH, Figure, Language, phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,15 @@ def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[s
     return (name_title(row[name]), at_most(Fraction(row["spent"]), 5), *numbers, row["accountant"])
 
 
-def guess_tile(right: Fraction, unit: Unit, *, is_protected: bool) -> NumberTile:
+def guess_tile(
+    right: Fraction, unit: Unit, *, is_protected: bool, language: Language = ENGLISH
+) -> NumberTile:
     """The bound as a number that stands out; everything can be known if the key of the noise is not secret."""
-    name = f"Best guess about one {unit.one}"
+    name = language.say("Best guess about one {unit}", unit=unit.one)
     # With a known key the noise can be subtracted.
     if not is_protected:
-        return NumberTile(name, "100 %", "right, since the key of the noise is not secret")
-    return NumberTile(name, guess_text(right), "right at most; 50 % without the release")
+        return NumberTile(name, "100 %", language.say("right, since the key of the noise is not secret"))
+    return NumberTile(name, guess_text(right), language.say("right at most; 50 % without the release"))
 
 
 _SHOWN: Final = 0.001
@@ -93,24 +96,29 @@ surveys are stated at."""
 
 NEIGHBOURS = {
     Neighbours.BOUNDED: (
-        "bounded",
-        "Two populations are neighbours when one {unit}’s record differs in its place or characteristics, "
-        "while the number of records stays the same.",
+        phrase("bounded"),
+        phrase(
+            "Two populations are neighbours when one {unit}’s record differs in its place or characteristics, while "
+            "the number of records stays the same."
+        ),
     ),
     Neighbours.UNBOUNDED: (
-        "unbounded",
-        "Two populations are neighbours when one of them has one {unit}’s record more than the other.",
+        phrase("unbounded"),
+        phrase(
+            "Two populations are neighbours when one of them has one {unit}’s record more than the other."
+        ),
     ),
 }
 MECHANISMS = {
     Mechanism.DISCRETE_GAUSSIAN: (
-        "discrete Gaussian",
-        "Whole-number noise from the discrete Gaussian law was added to every measured count.",
+        phrase("discrete Gaussian"),
+        phrase("Whole-number noise from the discrete Gaussian law was added to every measured count."),
     ),
     Mechanism.DISCRETE_LAPLACE: (
-        "discrete Laplace",
-        "Whole-number noise from the discrete Laplace (two-sided geometric) law was added to every measured "
-        "count.",
+        phrase("discrete Laplace"),
+        phrase(
+            "Whole-number noise from the discrete Laplace (two-sided geometric) law was added to every measured count."
+        ),
     ),
 }
 
@@ -197,36 +205,44 @@ class PrivacyStatement:
     declassified: bool
 
 
-def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
-    """State the guarantee that follows from the plan, the manifest and the ledger of a release."""
-    gaussian = files.declaration.budget_unit == "rho"
+SecretCost = tuple[SecretGuarantee, Figure, Figure]
+"""A secret of a record, its cost and its epsilon."""
+
+
+def privacy_statement(files: ReleaseFiles, secrets: Sequence[SecretCost]) -> PrivacyStatement:
+    """State the guarantee that follows from the plan, the manifest and the ledger of a release.
+
+    Args:
+        files: The release.
+        secrets: What its secrets cost (`secret_costs`).
+    """
+    titles, gaussian = files.titles, files.declaration.budget_unit == "rho"
     delta = files.plan.delta
     at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
     event = SequentialEvent(tuple(entry.event for entry in files.entries if entry.cost is not None))
-    one_root = files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]["geounits"] == 1
-    tied = tied_of(files.plan, event, one_root=one_root)
+    tied = tied_of(files.plan, event, one_root=_has_one_root(files), language=titles.language)
     return PrivacyStatement(
-        neighbours=(name, meaning.format(unit=files.unit.one)),
-        mechanism=MECHANISMS[files.strategy.mechanism],
+        neighbours=(titles.say(name), titles.say(meaning, unit=files.unit.one)),
+        mechanism=tuple(map(titles.say, MECHANISMS[files.strategy.mechanism])),
         unit=files.declaration.budget_unit,
         symbol="ρ" if gaussian else "ε",
         declared=exact(files.declaration.total),
         spent=exact(files.spent),
         spent_share=float(files.spent / files.declaration.total),
         delta=power_of_ten(delta) if gaussian else None,
-        epsilon=_epsilon(files.spent, delta) if gaussian else claim_text(files.spent),
+        epsilon=_epsilon(files.spent, delta) if gaussian else Figure(claim_text(files.spent)),
         exact_epsilon=(
-            claim_text(at_once["epsilon"]["upper"]),
+            Figure(claim_text(at_once["epsilon"]["upper"])),
             power_of_ten(Fraction(at_once["delta"])),
         ),
-        how_exact=_how_exact(at_once, drawn=bool(files.plan.subspace)),
+        how_exact=_how_exact(titles, at_once, drawn=bool(files.plan.subspace)),
         geolevels=tuple(
             (
-                name_title(level["geolevel"]),
-                at_most(Fraction(level["spent"]), 4),
-                claim_text(level["epsilon"]["upper"], 4),
-                claim_text(level["classical_epsilon"]),
+                titles.geolevel(level["geolevel"]),
+                Figure(at_most(Fraction(level["spent"]), 4)),
+                Figure(claim_text(level["epsilon"]["upper"], 4)),
+                Figure(claim_text(level["classical_epsilon"])),
             )
             for level in at_once["geolevels"]
         ),
@@ -236,15 +252,18 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         if gaussian
         else (),
         invariants=tuple(
-            (files.titles.query(item.query), _geolevels(item.geolevels)) for item in files.plan.invariants
+            (titles.query(item.query), titles.listed(list(map(titles.geolevel, item.geolevels))))
+            for item in files.plan.invariants
         ),
         bounds=tuple(
-            (item.name, files.titles.query(item.query), name_title(item.geolevel))
+            (item.name, titles.query(item.query), titles.geolevel(item.geolevel))
             for item in files.plan.bounds
         ),
-        groups=tuple((item["size"], claim_text(item["epsilon"])) for item in groups_of(files.plan, event)),
+        groups=tuple(
+            (item["size"], Figure(claim_text(item["epsilon"]))) for item in groups_of(files.plan, event)
+        ),
         tied="" if tied is None else tied["sentence"],
-        secrets=_secrets(files, one_root=one_root),
+        secrets=tuple((_secret_title(files, item), cost, epsilon) for item, cost, epsilon in secrets),
         lines=tuple(
             LedgerLine(
                 entry.sequence,
@@ -261,81 +280,89 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     )
 
 
-def _secrets(files: ReleaseFiles, *, one_root: bool) -> tuple[tuple[str, str, str], ...]:
-    """Title, cost and epsilon of each secret of a record."""
+def secret_costs(files: ReleaseFiles) -> tuple[SecretCost, ...]:
+    """What each secret of a record costs, whatever it is called."""
     plan, allocation = files.plan, None
     if plan.may_bypass:
         require_unchanged(files.root, files.manifest, files.root / GEOGRAPHY)
         spine = read_geography(files.root)
         allocation = allocation_of(plan.strategy, spine, read_shares(files.root, spine))
     return tuple(
-        (
-            _secret_title(files, item),
-            at_most(item.cost(plan), 4),
-            claim_text(item.proved(plan.delta).bounds.upper),
-        )
+        (item, Figure(at_most(item.cost(plan), 4)), Figure(claim_text(item.proved(plan.delta).bounds.upper)))
         # Places below different roots may be on hundreds of pairs of paths, which a page does not wait for.
-        for secret in secrets_of(plan, one_root=one_root or plan.may_bypass)
+        for secret in secrets_of(plan, one_root=_has_one_root(files) or plan.may_bypass)
         for item in guarantees_of(plan, secret, allocation)
     )
 
 
+def _has_one_root(files: ReleaseFiles) -> bool:
+    return bool(files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]["geounits"] == 1)
+
+
 def _secret_title(files: ReleaseFiles, item: SecretGuarantee) -> str:
-    secret = item.secret
-    if secret.is_place:
-        title = "place" if secret.within is None else f"place, within one {name_title(secret.within)}"
+    titles, secret = files.titles, item.secret
+    if secret.is_place and secret.within is None:
+        title = titles.say("place")
+    elif secret.is_place:
+        title = titles.say("place, within one {geolevel}", geolevel=titles.geolevel(secret.within))
     elif len(secret.changes) > 1:
-        title = "everything but the place"
+        title = titles.say("everything but the place")
     else:
         ((attribute, recode),) = secret.changes.items()
-        within = "" if recode is None else f", within one group of {files.titles.factor(recode)}"
-        title = f"{files.titles.factor(attribute)}{within}"
-    return f"{title}; two {files.unit.many} exchange it" if item.exchanged else title
+        title = titles.factor(attribute)
+        if recode is not None:
+            title = titles.say(
+                "{attribute}, within one group of {recode}", attribute=title, recode=titles.factor(recode)
+            )
+    return (
+        titles.say("{secret}; two {units} exchange it", secret=title, units=files.unit.many)
+        if item.exchanged
+        else title
+    )
 
 
 def exact(value: Fraction) -> ExactNumber:
     """An exact number for reading. A fraction that needs more than four digits is rounded up."""
     # Whole numbers are shown in full.
     text = at_most(value, 4) if value.denominator > 1 else str(value.numerator)
-    return ExactNumber(text, "" if Fraction(text) == value else str(value))
+    return ExactNumber(Figure(text), "" if Fraction(text) == value else str(value))
 
 
-def _epsilon(rho: Fraction, delta: Fraction) -> str:
-    return claim_text(zcdp_to_epsilon(rho, delta))
+def _epsilon(rho: Fraction, delta: Fraction) -> Figure:
+    return Figure(claim_text(zcdp_to_epsilon(rho, delta)))
 
 
-def _how_exact(stated: dict[str, Any], *, drawn: bool) -> str:
+def _how_exact(titles: Titles, stated: dict[str, Any], *, drawn: bool) -> str:
     """Whether the upper bound is the least one, in sentences.
 
     Args:
+        titles: Of the page.
         stated: The entry `exact` of the manifest's privacy.
         drawn: Whether counts were drawn on the lattice of the invariants.
     """
     lower, upper = stated["epsilon"]["lower"], stated["epsilon"]["upper"]
     # The two bounds are the same to the digits that are shown.
     if upper - lower <= _SHOWN:
-        return (
+        return titles.say(
             "It comes from the composed laws of the privacy losses. No smaller ε holds at this δ, except in the last "
             "digit."
         )
-    by = (
+    by = titles.say(
         "the Rényi divergences of everything that was done"
         if "renyi" in stated["engines"]
         else "the whole budget"
     )
-    why = (
+    why = titles.say(
         "because Gaussian noise on the lattice of the invariants has no single law of its privacy loss"
         if drawn
         else "because this run did not compose everything that was done"
     )
-    known = at_least(lower, places=3)
+    text = titles.say("It follows from {source}, {reason}. A smaller ε may hold.", source=by, reason=why)
+    known = Figure(at_least(lower, places=3))
     # Without any composed part the lower bound is 0 and says nothing.
-    composed = f" The part that was composed exactly has ε ≥ {known}." if Fraction(known) else ""
-    return f"It follows from {by}, {why}. A smaller ε may hold.{composed}"
-
-
-def _geolevels(names: Sequence[str]) -> str:
-    return listed([name_title(name) for name in names])
+    if not Fraction(known):
+        return text
+    return f"{text} {titles.say('The part that was composed exactly has ε ≥ {epsilon}.', epsilon=known)}"
 
 
 def _n_measurements(event: PrivacyEvent) -> int:

@@ -5,10 +5,11 @@ Queries are called by words, and not by the names of variables.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
+from typing import Any, Final
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
@@ -19,49 +20,84 @@ from tallyveil.files.manifest_files import read_manifest, require_plan
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.plans.release import StatedPlan
-from tallyveil.report.wording import grouped, name_title, percent, rounded
+from tallyveil.report.page import anchor_suffix
+from tallyveil.report.wording import listed, name_title, percent, rounded, signed
+from tallyveil.schema.labels import NO_LABELS, Forms, Labels
 from tallyveil.schema.presets import titles_of
 from tallyveil.schema.schema import Schema, Unit
+from tallyveil.words.language import ENGLISH, Language, language_of, phrase
 
 
 @dataclass(frozen=True, slots=True)
 class Titles:
-    """Titles of queries, all different.
+    """How a release and its parts are called in a language; titles of queries are all different.
 
     Attributes:
         unit: What a record stands for.
         factors: Titles of attributes and recodes by name.
+        labels: What else has a label.
+        language: In which everything is said.
+        suffix: What follows the ids of places on a page, which may have several languages.
     """
 
     unit: Unit
     factors: Mapping[str, str]
+    labels: Labels = NO_LABELS
+    language: Language = ENGLISH
+    suffix: str = ""
+
+    def say(self, sentence: str, /, **values: Any) -> str:
+        """A sentence of the code in the language, as `Language.say`."""
+        return self.language.say(sentence, **values)
+
+    def listed(self, items: list[str]) -> str:
+        """The items in a sentence."""
+        return listed(items, self.language)
 
     def factor(self, name: str) -> str:
         """The title of an attribute or a recode."""
         return self.factors.get(name, name_title(name))
 
+    def geolevel(self, name: str) -> str:
+        """What an area of a geolevel or of a family of entities is called."""
+        forms = dict(self.labels.geolevels).get(name)
+        return name_title(name) if forms is None else forms.one
+
     def query(self, query: str) -> str:
         """The title of a query: `total` becomes "all people", and `age*cenrace` becomes "age × race"."""
+        if (title := self.labels.table(query)) is not None:
+            return title
         if query == "total":
-            return f"all {self.unit.many}"
+            return self.say("all {units}", units=self.unit.many)
         if query == "detailed":
-            return "every combination"
+            return self.say("every combination")
         return " × ".join(self.factor(name.strip()) for name in query.split("*"))
 
     def counts_of(self, query: str) -> str:
         """What the counts of a query are, in a sentence: "the number of people", or "the counts by age × race"."""
         if query == "total":
-            return f"the number of {self.unit.many}"
-        return f"the count of one answer to “{self.query(query)}”"
+            return self.say("the number of {units}", units=self.unit.many)
+        return self.say("the count of one answer to “{query}”", query=self.query(query))
+
+    def anchor(self, name: str) -> str:
+        """The id of a place on the page."""
+        return f"{name}{self.suffix}"
 
 
-def schema_titles(schema: Schema) -> Titles:
+def schema_titles(schema: Schema, labels: Labels = NO_LABELS, language: Language = ENGLISH) -> Titles:
     """The titles of a schema. Where two would be the same, both are the names themselves."""
-    known = titles_of(schema)
+    known = titles_of(schema) | dict(labels.attributes)
     titles = {name: known.get(name, name_title(name)) for name in schema.factor_names}
     # Two factors with one title could not be told apart, so both keep their names.
     often = Counter(titles.values())
-    return Titles(schema.unit, {name: title if often[title] == 1 else name for name, title in titles.items()})
+    factors = {name: title if often[title] == 1 else name for name, title in titles.items()}
+    # The usual unit has words of its own in the languages that come with the product.
+    forms = labels.unit or Forms(language.say(schema.unit.one), language.say(schema.unit.many))
+    return Titles(Unit(forms.one, forms.other), factors, labels, language)
+
+
+COMMON_UNITS: Final = tuple(map(phrase, ("person", "people", "household", "households")))
+"""Words of units that are translated where a release has no label of its unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +110,8 @@ class ReleaseFiles:
         plan: What `plan.json` states.
         declaration: The budget that the ledger declares.
         entries: All later entries of the ledger.
-        titles: How its queries are called.
+        titles: How it and its parts are called.
+        tag: The language of its labels in which it is shown; None without labels.
     """
 
     root: Path
@@ -83,6 +120,12 @@ class ReleaseFiles:
     declaration: Declaration
     entries: tuple[LedgerEntry, ...]
     titles: Titles
+    tag: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What the release is called."""
+        return self.titles.labels.title or str(self.manifest.body["name"])
 
     @property
     def geolevels(self) -> tuple[str, ...]:
@@ -115,6 +158,13 @@ class ReleaseFiles:
     def is_protected(self) -> bool:
         """Whether the noise came from a secret key."""
         return self.manifest.protected
+
+
+def in_language(files: ReleaseFiles, language: str) -> ReleaseFiles:
+    """The same release, called as in one of its languages."""
+    titles = schema_titles(files.plan.schema, files.plan.labels_in(language), language_of(language))
+    suffix = anchor_suffix(language, files.plan.languages[0])
+    return replace(files, titles=replace(titles, suffix=suffix), tag=language)
 
 
 def read_release_files(run_dir: Path) -> ReleaseFiles:
@@ -178,7 +228,7 @@ def expected_of(files: ReleaseFiles) -> tuple[ExpectedError, ...]:
 def margin_matrix(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> Matrix:
     """A table of 95 % margins: queries in rows, geolevels in columns."""
     # A query that a geolevel does not measure stays None and gets a dash.
-    return _matrix(files, {(item.query, item.geolevel): f"± {grouped(item.margin)}" for item in expected})
+    return _matrix(files, {(item.query, item.geolevel): signed(item.margin) for item in expected})
 
 
 def share_matrix(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> Matrix:
@@ -193,13 +243,13 @@ def error_lines(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> tuple
     """One line for each measurement, with the exact parameter of its noise."""
     return tuple(
         ErrorLine(
-            geolevel=name_title(item.geolevel),
+            geolevel=files.titles.geolevel(item.geolevel),
             query=item.query,
             budget_share=percent(float(item.share / files.strategy.total)),
             parameter=str(item.parameter),
             variance=rounded(item.variance, 4),
             standard_deviation=rounded(item.standard_deviation),
-            margin=f"± {grouped(item.margin)}",
+            margin=signed(item.margin),
         )
         for item in expected
     )
@@ -207,7 +257,7 @@ def error_lines(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> tuple
 
 def _matrix(files: ReleaseFiles, texts: dict[tuple[str, str], str]) -> Matrix:
     return Matrix(
-        tuple(name_title(level) for level in files.geolevels),
+        tuple(map(files.titles.geolevel, files.geolevels)),
         tuple(
             (files.titles.query(query), tuple(texts.get((query, level)) for level in files.geolevels))
             for query in files.queries

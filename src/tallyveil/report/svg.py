@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from tallyveil.printable import shown
 from tallyveil.report.wording import name_title
+from tallyveil.words.language import ENGLISH, Figure, Language
 
 INK: Final = "var(--ink)"
 MUTED: Final = "var(--muted)"
@@ -116,8 +117,9 @@ def amount_ticks(low: float, high: float) -> list[float]:
 class Canvas:
     """Marks on a canvas, in the order of drawing: later ones lie above earlier ones."""
 
-    def __init__(self, height: float) -> None:
+    def __init__(self, height: float, language: Language = ENGLISH) -> None:
         self._height = height
+        self._language = language
         self._marks: list[str] = []
 
     def line(
@@ -186,7 +188,7 @@ class Canvas:
         self._marks.append(
             f'<text x="{_short(x)}" y="{_short(y + 0.35 * size)}" font-size="{_short(size)}" text-anchor="{anchor}" '
             # Names that people chose may hold characters that cannot be printed.
-            f'fill="{colour}"{weight}>{escape(shown(words))}</text>'
+            f'fill="{colour}"{weight}>{escape(shown(self._language.figure(words)))}</text>'
         )
 
     def axis(
@@ -357,6 +359,7 @@ def dot_plot(
     axis: str,
     description: str,
     below: float | None = None,
+    language: Language = ENGLISH,
 ) -> Markup:
     """Draw one row of dots for each title. Each geolevel has a colour and a shape of its own.
 
@@ -368,6 +371,7 @@ def dot_plot(
         axis: Label of the axis.
         description: Alternative text for readers who cannot see the figure.
         below: Position at which zeros are drawn, below every positive value; None if there are no zeros.
+        language: Of its numbers.
     """
     keys = [
         # Shifted after each round of colours, so that no two geolevels have both colour and shape in common.
@@ -382,7 +386,7 @@ def dot_plot(
     legend = legend_of(keys, WIDTH - _LEFT - _RIGHT)
     top = legend.height + 12
     base = top + _ROW * len(rows)
-    canvas = Canvas(base + _BOTTOM)
+    canvas = Canvas(base + _BOTTOM, language)
     legend.draw(canvas, (_LEFT + 5, 2))
     # Every second row has a band, so that the eye can follow it.
     for row in range(0, len(rows), 2):
@@ -390,7 +394,9 @@ def dot_plot(
     # A label left of the smallest value would stand in the place of the zero.
     ticks = amount_ticks(below or low, scale.high)
     zero = [] if below is None else [(below, "0")]
-    canvas.axis(scale, base, zero + [(tick, f"{tick:,.10g}") for tick in ticks], title=axis, grid_from=top)
+    canvas.axis(
+        scale, base, zero + [(tick, Figure(f"{tick:,.10g}")) for tick in ticks], title=axis, grid_from=top
+    )
     if below is not None:
         canvas.line((scale(below), top), (scale(below), base), MUTED, dashes="2 3")
     for number, (geolevel, key) in enumerate(zip(geolevels, keys, strict=True)):

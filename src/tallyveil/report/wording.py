@@ -1,4 +1,7 @@
-"""Format numbers and names for readers."""
+"""Format numbers and names for readers.
+
+Numbers come as English writes them; a page in another language writes them anew (`words.language.Figure`).
+"""
 
 import math
 from fractions import Fraction
@@ -6,11 +9,12 @@ from fractions import Fraction
 from markupsafe import Markup
 
 from tallyveil.accounting.numbers import at_most, delta_text
+from tallyveil.words.language import ENGLISH, Figure, Language, MarkedFigure
 
 
-def grouped(value: int) -> str:
+def grouped(value: int) -> Figure:
     """An integer with commas between thousands: 1,052,567."""
-    return f"{value:,}"
+    return Figure(f"{value:,}")
 
 
 def groups_counted(number: int) -> str:
@@ -18,23 +22,28 @@ def groups_counted(number: int) -> str:
     return f"{number:,} group" + ("" if number == 1 else "s")
 
 
-def rounded(value: float, digits: int = 3) -> str:
+def rounded(value: float, digits: int = 3) -> Figure:
     """A number rounded to `digits` significant digits, without an exponent: 0.00184, 3.16, 1,240."""
     # The logarithm of these does not exist.
     if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
+        return Figure(f"{value:g}")
     # Decimals to keep; negative where digits before the point are rounded away.
     places = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, places):,.{max(places, 0)}f}"
+    return Figure(f"{round(value, places):,.{max(places, 0)}f}")
 
 
-def percent(share: float) -> str:
+def percent(share: float) -> Figure:
     """A share as a percentage with at most three significant digits: 33.3 %, 0.12 %."""
     value = 100 * share
     # From 99.95 on, three digits would say 100 % with a decimal that is not known.
     if value == 0 or value >= 99.95:
-        return f"{value:.0f} %"
-    return f"{value:.3g} %" if value >= 1 else f"{rounded(value, 2)} %"
+        return Figure(f"{value:.0f} %")
+    return Figure(f"{value:.3g} %" if value >= 1 else f"{rounded(value, 2)} %")
+
+
+def signed(value: int) -> Figure:
+    """A margin on both sides: ± 1,240."""
+    return Figure(f"± {value:,}")
 
 
 def power_of_ten(value: Fraction) -> Markup:
@@ -49,30 +58,32 @@ def power_of_ten(value: Fraction) -> Markup:
         return _ten_to(power)
     digits, _, exponent = at_most(value, 2).partition("e")
     if digits == "1" and not exponent:
-        return Markup(delta_text(value))
-    return Markup("{} × {}").format(digits, _ten_to(int(exponent))) if exponent else Markup(digits)
+        return MarkedFigure(delta_text(value))
+    if not exponent:
+        return MarkedFigure(digits)
+    return MarkedFigure(Markup("{} × {}").format(digits, _ten_to(int(exponent))))
 
 
 def scientific(value: float) -> Markup:
     """A number with two significant digits, and with a power of ten if it is below 0.001: 3.1 × 10^-9, 0.52."""
     if value == 0 or abs(value) >= 0.001:
-        return Markup(rounded(value, 2))
+        return MarkedFigure(rounded(value, 2))
     digits, exponent = f"{value:.1e}".split("e")
-    return Markup("{} × {}").format(digits, _ten_to(int(exponent)))
+    return MarkedFigure(Markup("{} × {}").format(digits, _ten_to(int(exponent))))
 
 
 def _ten_to(power: int) -> Markup:
     return Markup("10<sup>{}</sup>").format(str(power).replace("-", "−"))
 
 
-def file_size(size: int) -> str:
+def file_size(size: int) -> Figure:
     """A number of bytes in B, KiB, MiB, GiB or TiB, whichever fits its size."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
             break
         value, unit = value / 1024, larger
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+    return Figure(f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}")
 
 
 def duration(seconds: float) -> str:
@@ -95,19 +106,22 @@ def detail_title(detail: str) -> str:
     return name_title(detail).replace(" * ", " × ")
 
 
-def listed(items: list[str]) -> str:
+def listed(items: list[str], language: Language = ENGLISH) -> str:
     """The items separated by commas, with "and" before the last; "none" if there are none."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "none"
+    if len(items) < 2:
+        return items[0] if items else language.say("none")
+    return language.say("{first} and {last}", first=", ".join(items[:-1]), last=items[-1])
 
 
-def margin(value: float) -> str:
+def margin(value: float) -> Figure:
     """A margin rounded up to two decimals, so that it covers what the exact margin covers: 2.65, 43.00."""
     # A margin rounded to nearest could cover less than it says.
-    return at_most(Fraction(value), places=2)
+    return Figure(at_most(Fraction(value), places=2))
 
 
 def unbroken(text: str) -> str:
     """Text of a table cell in which no line break can separate a number from its sign or unit."""
+    joined_text = text
     for joined in (" → ", " × ", "± ", " %"):
-        text = text.replace(joined, joined.replace(" ", "\N{NO-BREAK SPACE}"))
-    return text
+        joined_text = joined_text.replace(joined, joined.replace(" ", "\N{NO-BREAK SPACE}"))
+    return Figure(joined_text) if isinstance(text, Figure) else joined_text

@@ -50,6 +50,22 @@ LABEL_JOINT: Final = " * "
 """Separator between the parts of an answer's label; there is one part for each factor."""
 
 
+MOST_CHARACTERS: Final = 40
+"""Characters of a unit, which messages and pages show within a line. Half would refuse units of several words."""
+
+
+def is_noun(word: object) -> bool:
+    """Whether terminals, pages and file tags may show a word, or words, for what is counted."""
+    # Letters of any writing with their marks, such as vowels of Hindi.
+    return (
+        isinstance(word, str)
+        and word == word.strip()
+        and 0 < len(word) <= MOST_CHARACTERS
+        and all(unicodedata.category(character)[0] in "LM" or character in " -'’" for character in word)
+        and any(unicodedata.category(character)[0] == "L" for character in word)
+    )
+
+
 def check_name(name: str, what: str) -> str:
     """Return a name, after a check that files, tables, terminals and pages can show it.
 

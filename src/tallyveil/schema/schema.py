@@ -20,11 +20,15 @@ from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
 from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
 from tallyveil.schema.counts import distinct
-from tallyveil.schema.names import PlainName, check_apart, check_distinct, closest_hint
+from tallyveil.schema.names import (
+    MOST_CHARACTERS,
+    PlainName,
+    check_apart,
+    check_distinct,
+    closest_hint,
+    is_noun,
+)
 from tallyveil.schema.query_group import Factor, QueryGroup
-
-# Characters of a unit, which messages and pages show within a line. Half would refuse units of several words.
-MOST_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Unit:
         one: The singular, such as "household".
         many: The plural, such as "households".
     Raises:
-        SchemaError: a word contains anything other than letters, spaces and hyphens, or is too long.
+        SchemaError: a word contains anything other than letters, spaces, hyphens and apostrophes, or is too long.
     """
 
     one: str
@@ -43,12 +47,10 @@ class Unit:
 
     def __post_init__(self) -> None:
         for key, word in (("unit", self.one), ("units", self.many)):
-            # Terminals, pages and file tags show these words, so only letters, spaces and hyphens are allowed.
-            plain = isinstance(word, str) and word.replace(" ", "").replace("-", "").isalpha()
-            if not plain or word != word.strip() or len(word) > MOST_CHARACTERS:
+            if not is_noun(word):
                 raise SchemaError(
-                    f"[schema] {key} is {str(word)[:MOST_CHARACTERS]!r}; wanted a word or words of letters, spaces and "
-                    f"hyphens, at most {MOST_CHARACTERS} characters, such as "
+                    f"[schema] {key} is {str(word)[:MOST_CHARACTERS]!r}; wanted a word or words of letters, spaces, "
+                    f"hyphens and apostrophes, at most {MOST_CHARACTERS} characters, such as "
                     f'"{"household" if key == "unit" else "households"}".',
                     code="schema-unit",
                 )

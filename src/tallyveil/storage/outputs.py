@@ -112,7 +112,9 @@ def own_folder(folder: Path, command: str) -> Iterator[None]:
 
 
 @contextmanager
-def new_folder(folder: Path, command: str, what: str, parts: Collection[str]) -> Iterator[None]:
+def new_folder(
+    folder: Path, command: str, what: str, parts: Collection[str], resumed: Collection[str] = ()
+) -> Iterator[None]:
     """Hold a folder for outputs that nothing replaces: a new or empty folder, or one where the command was interrupted.
 
     Args:
@@ -120,13 +122,16 @@ def new_folder(folder: Path, command: str, what: str, parts: Collection[str]) ->
         command: Name of the command, such as "synth".
         what: What will be written, for the message.
         parts: Names of the files and folders that the command writes.
+        resumed: Names of files from which an interrupted command goes on. They stay; the command removes them at its
+            end.
     Raises:
         StoreError: the folder contains something else, another process writes it, or it cannot be written to.
     """
     names = {name + ending for name in parts for ending in ("", TEMPORARY_SUFFIX)}
     _refuse_file(folder, what)
     with Claim(folder, command) as claim:
-        refuse_taken(folder, what, {UNFINISHED, *(names if claim.goes_on else ())})
+        stays = {name + ending for name in resumed for ending in ("", TEMPORARY_SUFFIX)}
+        refuse_taken(folder, what, {UNFINISHED, *(names | stays if claim.goes_on else ())})
         claim.begin()
         # What an interrupted run left is removed, because nothing says which files were complete.
         for name in sorted(names):

@@ -493,6 +493,23 @@ def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
     )
 
 
+def utf16_words(head: bytes) -> str | None:
+    """That a text is UTF-16, in words, by its first bytes; None if it is not."""
+    # A byte order mark, or a zero byte beside the first letter of the header line.
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:2]:
+        return "the encoding UTF-16, which spreadsheets call 'Unicode text'"
+    return None
+
+
+def not_utf8(path: Path, what: str, place: str) -> StoreError:
+    """The error for a text file that is not UTF-8, with what it has instead."""
+    return StoreError(
+        f"the {what} file {path} has {place}. Save the file as UTF-8; a spreadsheet calls it 'CSV UTF-8'. Records may "
+        "have another encoding, which [records] encoding states.",
+        code="input-encoding",
+    )
+
+
 def _not_in(encoding: str, path: Path, what: str) -> StoreError:
     return StoreError(
         f"the {what} file {path} has bytes that are no text in the encoding {encoding}, which it is declared to have. "
@@ -508,11 +525,7 @@ def _other_encoding(path: Path, what: str, form: TextForm = PLAIN) -> StoreError
     place = place_of_other_bytes(path, what) if path.suffix in TEXT_SUFFIXES else None
     if place is None:
         return None
-    return StoreError(
-        f"the {what} file {path} has {place}. Save the file as UTF-8; a spreadsheet calls it 'CSV UTF-8'. Records may "
-        "have another encoding, which [records] encoding states.",
-        code="input-encoding",
-    )
+    return not_utf8(path, what, place)
 
 
 def place_of_other_bytes(path: Path, what: str) -> str | None:
@@ -527,7 +540,9 @@ def place_of_other_bytes(path: Path, what: str) -> str | None:
     number = 0
     try:
         with open_input(path, what) as lines:
-            for number, line in enumerate(lines, start=1):  # noqa: B007 - the last number is told
+            for number, line in enumerate(lines, start=1):
+                if number == 1 and (words := utf16_words(line)):
+                    return words
                 line.decode("utf-8")
     except UnicodeDecodeError as error:
         return f"bytes that are no UTF-8 text: the first is byte {error.start + 1} of line {number}"

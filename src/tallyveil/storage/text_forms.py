@@ -19,7 +19,9 @@ from tallyveil.storage.read import (
     TextForm,
     column_names,
     is_input,
+    not_utf8,
     open_input,
+    utf16_words,
 )
 
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -97,6 +99,8 @@ def _head(path: Path, what: str) -> tuple[bytes, str]:
         while lines := stream.readlines(LONGEST_HEADER):
             piece = b"".join(lines)
             head = head or piece
+            if words := utf16_words(head):
+                raise not_utf8(path, what, words)
             if not other:
                 try:
                     piece.decode("utf-8")

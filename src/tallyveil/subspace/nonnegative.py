@@ -28,6 +28,11 @@ from tallyveil.subspace.mechanisms import GeneralisedLaplace, LatticeLaw, Norm
 LARGEST_RESTRICTED: Final = 4096
 """Largest number of cells of a table that is drawn from a restricted law. A draw of this size takes about a minute."""
 
+LARGEST_NEAREST: Final = 1024
+"""Largest number of cells for which the nearest table is found by an integer program. One of 10 x 10 x 10 cells with
+all two-way margins takes up to a few seconds, and one of 16 x 16 x 16 more than some minutes. Half of it would exclude
+tables that take a second."""
+
 
 class Outputs(StrEnum):
     """The tables that may come out.
@@ -71,18 +76,19 @@ def require_outputs(outputs: Outputs, law: LatticeLaw, lattice: Lattice) -> None
                 f"more than {LARGEST_RESTRICTED:,}",
                 'Use outputs = "nonnegative" or "free", or a smaller table.',
             )
-    if (
-        outputs is Outputs.NONNEGATIVE
-        and not structure.sums_vanish
-        and structure.kind is not StructureKind.TWO_WAY
-    ):
+    if outputs is Outputs.NONNEGATIVE and not has_nearest(structure) and lattice.n_cells > LARGEST_NEAREST:
         raise _refused(
             outputs,
-            f"the constraints are {structure.kind.value}, and the nearest table without negative counts is found "
-            "exactly only for two-way margins and where the invariants fix the sum of every group of cells that they "
-            "treat alike",
-            'Use outputs = "free", or fewer constraints.',
+            f"the constraints are {structure.kind.value}, and the table has {lattice.n_cells:,} cells. The nearest "
+            "table without negative counts is then the answer to an integer program, which is solved for at most "
+            f"{LARGEST_NEAREST:,} cells",
+            'Use outputs = "free", fewer constraints, or a smaller table.',
         )
+
+
+def has_nearest(structure: Structure) -> bool:
+    """Whether `nearest_nonnegative` finds the nearest table: block sums are fixed, or the invariants are two-way."""
+    return structure.sums_vanish or structure.kind is StructureKind.TWO_WAY
 
 
 def _refused(outputs: Outputs, why: str, advice: str) -> ConfigError:

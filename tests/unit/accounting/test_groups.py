@@ -1,6 +1,7 @@
 """Events for groups of persons: all that several persons together can do is enumerated."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -28,6 +29,7 @@ from tallyveil.accounting import (
     for_group,
     group_privacy,
 )
+from tallyveil.accounting.groups import for_group_of_secret
 from tallyveil.errors import BudgetError
 
 EPSILONS = (0, Fraction(1, 2), 1, Fraction(5, 2), 4)
@@ -107,6 +109,27 @@ def test_a_step_from_the_smaller_to_the_larger_move_costs_more(noise):
         for epsilon in (-4, *EPSILONS) if a >= b else ():
             apart = delta(*pair([(noise, a + 1), (noise, b - 1)]), epsilon)
             assert delta(*pair([(noise, a), (noise, b)]), epsilon) <= apart + 1e-8
+
+
+@pytest.mark.parametrize(
+    "laws", [(DiscreteGaussian(2), DiscreteGaussian(1)), (DiscreteLaplace(1), DiscreteLaplace("1/2"))]
+)
+def test_members_of_a_group_may_change_between_different_values_of_a_secret(laws):
+    """One pair of values moves two answers of the first query; two others move one of them, and one of the second."""
+    first, second = laws
+    secret = WorstEvent((replace(first, multiplicity=2), SequentialEvent((first, second))), "public")
+    guarantee = compose(for_group_of_secret(secret, 2), neighbours="bounded")
+    changes = [np.array(change) for change in ((1, -1, 0), (1, 0, 1), (0, 1, 1))]
+    moves = [
+        [(law, int(n)) for law, n in zip((first, first, second), x + sign * y, strict=True)]
+        for x, y in itertools.combinations_with_replacement(changes, 2)
+        for sign in (1, -1)
+    ]
+    assert for_group_of_secret(secret, 1) == secret
+    for epsilon in EPSILONS:
+        assert worst(moves, epsilon) <= guarantee.delta(epsilon).upper + 1e-8
+    # The bound is no idle one.
+    assert guarantee.delta(EPSILONS[-1]).upper < 1
 
 
 def test_parts_with_the_same_noise():

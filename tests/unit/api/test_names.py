@@ -54,6 +54,7 @@ PUBLIC = [
     "publish_dhc",
     "publish_geoparquet",
     "publish_pl94",
+    "publish_tables",
     "reliability",
     "run",
     "run_programme",

@@ -449,12 +449,29 @@ def test_a_secret_has_all_curves(account, small_release):
             ["epsilon", "--delta", "1e-10", "--plan", "PLAN", "--secret", "years"],
             "there is no secret 'years'",
         ),
-        (["group", "--size", "2", "--delta", "1e-10", "--plan", "PLAN", "--secret", "age"], "one record"),
     ],
 )
 def test_a_secret_needs_a_plan_that_has_it(account, small_release, words, said):
     words = [str(small_release) if word == "PLAN" else word for word in words]
     assert said in " ".join(account(*words, code=2).split())
+
+
+def test_a_group_whose_members_change_a_secret(account, small_release):
+    """By rho times the square of the size, and never above the guarantee for every change of the group."""
+    asked = ("group", "--size", "3", "--delta", "1e-10", "--plan", small_release, "--json")
+    every, age, place = (
+        json.loads(account(*asked, *more))
+        for more in ([], ["--secret", "age"], ["--secret", "place within Town"])
+    )
+    costs = {
+        row["secret"]: Fraction(row["cost"])
+        for row in json.loads(account("secrets", small_release, "--json"))
+    }
+    by_rho = json.loads(account("epsilon", "--delta", "1e-10", "--zcdp", str(9 * costs["age"]), "--json"))
+    assert age["epsilon"]["upper"] == pytest.approx(by_rho["epsilon"]["upper"])
+    assert age["person"]["epsilon"]["upper"] < age["epsilon"]["upper"] < every["epsilon"]["upper"]
+    assert place["epsilon"]["upper"] <= every["epsilon"]["upper"]
+    assert "another value of the secret" in age["not_exact"]
 
 
 def test_secrets_of_another_product_are_refused_by_name(account):

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tallyveil.api.verifying import verify
 from tallyveil.cli.main import main
 from tallyveil.errors import (
     BudgetError,
@@ -219,6 +220,24 @@ def test_tables_without_negative_counts(tallyveil, table, tmp_path, outputs, cha
     assert (out / "diagnostics").exists() is (outputs == "nonnegative")
     tallyveil("release", table, "--out", again, *key)
     assert released.equals(pl.read_parquet(again / "table.parquet"))
+
+
+def test_the_nearest_table_under_sums_that_cross(tallyveil, table, tmp_path):
+    """Beside both margins, a sum of cells of several counties and levels: an integer program finds the table."""
+    crossing = 'name = "crossing"\ncells = { county = ["Alpha", "Beta"], education = ["low", "medium"] }\n\n[privacy]'
+    edit(table, ("[privacy]", f"[[constraints]]\n{crossing}"))
+    edit(table, ('epsilon = "0.25"', 'epsilon = "0.25"\noutputs = "nonnegative"'))
+    out = tmp_path / "out"
+    code, said, err = tallyveil("release", table, "--out", out, "--insecure-test-key", "h", "--json")
+    assert code == 0, err
+    assert "no count is negative" in json.loads(said)["checks"]
+    released = pl.read_parquet(out / "table.parquet")
+    counts, noisy = (released[name].to_numpy().reshape(4, 4) for name in ("count", "noisy"))
+    assert counts.min() >= 0 > noisy.min()
+    for axis in (0, 1):
+        assert (counts.sum(axis=axis) == noisy.sum(axis=axis)).all()
+    assert counts[:2, :2].sum() == noisy[:2, :2].sum()
+    assert verify(out).holds
 
 
 def test_the_restricted_law_is_declared_at_its_true_cost(tallyveil, table, tmp_path):

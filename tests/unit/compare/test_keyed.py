@@ -1,5 +1,6 @@
 """Cell keys and rounding: published counts follow from counts and keys, and their laws are what they do."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -7,8 +8,10 @@ import polars as pl
 import pytest
 from tests.comparisons import publications, small_input, targets_of
 
+from tallyveil.compare.draws import Draws
 from tallyveil.compare.methods.cell_key import CellKey, read_perturbation
 from tallyveil.compare.methods.keyed import Perturbation
+from tallyveil.compare.methods.method import Office
 from tallyveil.compare.methods.rounding import RandomRounding, Rounding
 from tallyveil.compare.published import IMPOSSIBLE, PublishedTable
 from tallyveil.errors import ConfigError
@@ -57,7 +60,7 @@ def test_impossible_counts_are_impossible():
     ("largest", "variance", "never"), [(2, "1", 0), (5, "3", 0), (5, "3", 2), (10, "5", 0)]
 )
 def test_a_table_of_maximum_entropy_is_unbiased_and_no_wider_than_asked(largest, variance, never):
-    table = CellKey(name="key", largest=largest, variance=Fraction(variance), never=never).perturbation()
+    table = CellKey(name="key", largest=largest, variance=Fraction(variance), never=never).stated_law()
     assert not table.shifts[0].any()
     for count in range(1, table.shifts.shape[0]):
         shifts = table.shifts[count]
@@ -114,3 +117,23 @@ def test_what_is_no_whole_table_is_refused(tmp_path, text):
     with pytest.raises(ConfigError) as refused:
         read_perturbation(path)
     assert refused.value.code == "perturbation-table"
+
+
+def test_records_keep_their_keys_from_year_to_year():
+    """Where nothing changed the published count is the same; a count that changed gets another key."""
+    before = small_input(240)
+    counts = before.counts.copy()
+    moved = np.random.default_rng(5).random(counts.shape) < 0.2
+    counts[moved] += 1
+    after = replace(before, counts=counts, earlier=before.counts)
+    method = CellKey(name="key", largest=5, variance=Fraction(3))
+    first, second = (
+        method.publish(Office(shared, None, "group", Draws(text), Draws("keys"), None)).tables
+        for shared, text in ((before, "first"), (after, "second"))
+    )
+    same = first["Block", "age*group"].counts == second["Block", "age*group"].counts
+    assert same[~moved].all()
+    changes = second["Block", "age*group"].counts - first["Block", "age*group"].counts
+    # Two independent changes of variance 3 each, or of less where the count is small.
+    assert changes[moved].mean() == pytest.approx(1, abs=0.3)
+    assert len(set(changes[moved].tolist())) > 4

@@ -81,7 +81,7 @@ def written(shared, path, *, without=None, change=None):
 
 def test_counts_of_anybody_are_read(shared, tmp_path):
     method = written(shared, tmp_path / "counts.parquet", without=("Block", "total"))
-    published = method.publish(Office(shared, None, None, None))
+    published = method.publish(Office(shared, None, "group", None, None, None))
     assert not published.tables["Block", "total"].shown.any()
     for name in shared.truth.keys() - {("Block", "total")}:
         assert np.array_equal(published.tables[name].counts, shared.truth[name])
@@ -101,5 +101,5 @@ def test_counts_of_anybody_are_read(shared, tmp_path):
 def test_counts_of_other_areas_or_answers_are_refused(shared, tmp_path, column, error, code):
     method = written(shared, tmp_path / "counts.parquet", change={column: pl.lit("elsewhere")})
     with pytest.raises(error) as refused:
-        method.publish(Office(shared, None, None, None))
+        method.publish(Office(shared, None, "group", None, None, None))
     assert refused.value.code == code

@@ -14,6 +14,7 @@ from tallyveil.desk.draft import AREAS_FILE, TITLES, Draft
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.table_errors import table_errors
+from tallyveil.storage.text_forms import shape_of
 
 ABOVE = {
     "1": {"name": "Country", "source": "everything"},
@@ -204,9 +205,80 @@ def test_nothing_is_written_into_a_release(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [{"encoding": "utf-8"}, {"encoding": [1]}, {"encoding": "x", "delimiter": ";"}]
+    "said", [{"encoding": "utf-8"}, {"encoding": []}, {"encoding": "x", "delimiter": ";"}]
 )
 def test_a_form_that_is_no_form_is_found_anew(folder: Path, said: dict[str, Any]) -> None:
     draft = taken(folder)
     draft.take("records", {"file": "persons.csv", **said})
     assert draft.step("records").is_done
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"file": "a\ud800"},
+        {"file": "a" * 256},
+        {"file": "a/" * 1_000},
+        {"file": "a\x00b"},
+        {"file": float("nan")},
+        {"file": 5},
+        {"file": None},
+        {"columns": {"age": {"kind": float("inf")}}},
+        {"columns": {"a\u202eb": {"kind": "levels"}}},
+        {"columns": {"age": {"levels": "a" * 100_001}}},
+        {"tables": ["total", "a\nb"]},
+    ],
+)
+def test_what_could_not_be_kept_is_refused_and_not_noted(folder: Path, wrong: dict[str, Any]) -> None:
+    draft = taken(folder)
+    before = (folder / "desk.json").read_bytes()
+    with pytest.raises(TallyveilError, match="Nothing was noted") as refused:
+        draft.take("records", {"file": "persons.csv", **wrong})
+    assert str(refused.value).isprintable()
+    assert (folder / "desk.json").read_bytes() == before
+    assert draft.step("records").is_done
+
+
+def test_a_folder_has_one_desk_at_a_time(folder: Path) -> None:
+    with Draft.held(folder) as draft:
+        draft.take("records", {"file": "persons.csv"})
+        with pytest.raises(TallyveilError, match="another desk is open") as refused, Draft.held(folder):
+            pass
+        assert refused.value.code == "folder-locked"
+    with Draft.held(folder) as draft:
+        assert draft.step("records").is_done
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
+
+
+def test_a_file_in_utf16_is_named(folder: Path) -> None:
+    (folder / "wide.csv").write_bytes("code;sex\nA;m\n".encode("utf-16"))
+    draft = Draft.opened(folder)
+    draft.take("records", {"file": "wide.csv"})
+    assert any("UTF-16" in problem and "CSV UTF-8" in problem for problem in draft.step("records").problems)
+
+
+def test_public_files_are_looked_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def counted(path: Path, what: str, form: Any = None) -> Any:
+        looked.append(what)
+        return shape_of(path, what, form)
+
+    monkeypatch.setattr("tallyveil.desk.draft.shape_of", counted)
+    draft = taken(folder)
+    draft.to_mapping()
+    assert sorted(looked) == ["areas", "codebook", "records"]
+    with (folder / "municipalities.csv").open("ab") as file:
+        file.write(b"99999;x;C1\r\n")
+    draft.step("areas")
+    assert looked.count("areas") == 2
+
+
+def test_rows_may_stand_for_several_records_and_be_secret(folder: Path) -> None:
+    lines = (folder / "persons.csv").read_text(encoding="latin-1").splitlines()
+    counted = [f"{line};{'n' if place == 0 else 2}" for place, line in enumerate(lines)]
+    (folder / "persons.csv").write_text("\n".join(counted) + "\n", encoding="latin-1")
+    draft = taken(folder, records={"count": "n"}, tables={"exact": [], "neighbours": "unbounded"})
+    assert "n" not in dict(draft.step("meaning").fields[1].rows)
+    plan = load_plan(draft.write())
+    assert (plan.records.count, plan.neighbours.value) == ("n", "unbounded")

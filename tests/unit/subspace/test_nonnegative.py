@@ -105,6 +105,10 @@ def test_outputs_without_an_exact_method_are_refused():
     laplace, gaussian = GeneralisedLaplace(Norm.L1, Fraction(1)), GeneralisedGaussian(Fraction(4))
     blocks, margins = lattice_of(ConstraintSystem.from_sets([range(3)], 3)), lattice_of(two_way(3, 3))
     overlapping = lattice_of(ConstraintSystem.from_sets([[0, 1, 2, 3], [2, 3, 4, 5], [0, 3, 5, 6]], 7))
+    overlapping_of_many = lattice_of(
+        ConstraintSystem.from_sets([range(2000), range(1000, 3000), [0, *range(1500, 2500)]], 3000)
+    )
+    require_outputs(Outputs.NONNEGATIVE, laplace, overlapping)
     many = lattice_of(ConstraintSystem.from_sets([range(5000)], 5000))
     require_outputs(Outputs.RESTRICTED, laplace, blocks)
     require_outputs(Outputs.NONNEGATIVE, gaussian, margins)
@@ -114,7 +118,7 @@ def test_outputs_without_an_exact_method_are_refused():
         (Outputs.RESTRICTED, GeneralisedLaplace(Norm.L2, Fraction(1)), blocks),
         (Outputs.RESTRICTED, laplace, margins),
         (Outputs.RESTRICTED, laplace, many),
-        (Outputs.NONNEGATIVE, laplace, overlapping),
+        (Outputs.NONNEGATIVE, laplace, overlapping_of_many),
     ):
         with pytest.raises(ConfigError) as caught:
             require_outputs(outputs, law, lattice)

@@ -61,6 +61,13 @@ test_that("tables of another release are refused", {
   jsonlite::write_json(stated, path, auto_unbox = TRUE)
   expect_error(open_release(example_folder("release"), csv = folder), class = "tallyveil_other_publication")
   expect_error(open_release(example_folder("release"), csv = tempdir()), class = "tallyveil_no_publication")
+  folder <- copied("csv")
+  path <- file.path(folder, "publication.json")
+  stated <- jsonlite::read_json(path)
+  stated$zeros <- NULL
+  stated$form <- "px"
+  jsonlite::write_json(stated, path, auto_unbox = TRUE)
+  expect_error(open_release(example_folder("release"), csv = folder), class = "tallyveil_other_publication")
 })
 
 test_that("a changed or missing file is found", {

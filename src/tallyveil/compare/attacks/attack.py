@@ -10,13 +10,24 @@ import numpy as np
 from scipy.stats import beta
 from scipy.stats import t as student
 
-from tallyveil.arrays import Bools, Floats, Integers
+from tallyveil.arrays import Bools, Floats, IntegerRows, Integers
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.inputs import Areas, SharedInput
 from tallyveil.compare.published import Published
 
 COVERAGE: Final = 0.95
 """Coverage of every interval, the usual one."""
+
+MOVED: Final = 5
+"""At most every fifth person gets a coin: half of these move, a tenth of all. With half as many small inputs have too
+few people for an attack; with twice as many other records are no longer rare."""
+
+FEWEST_MOVED: Final = 200
+"""People who get a coin in any case, where there are so many."""
+
+RARE: Final = 0.3
+"""Expected others with the same record below which a record is rare. At twice it exact tables leave more doubt whether
+a count of 1 is this person; at a third of it small inputs have too few such people to attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +63,15 @@ class Targets:
         draws: Random numbers of the comparison.
         sensitive: Attribute that attackers want to know. They know all others.
         people: Number of people, or of questions, that an attack tries.
+        around: Counts of cells in the areas below the root, as published, for attackers who have nothing else. None for
+            those who are granted the exact ones.
     """
 
     shared: SharedInput
     draws: Draws
     sensitive: str
     people: int
+    around: IntegerRows | None = None
 
     @cached_property
     def axis(self) -> int:
@@ -88,12 +102,29 @@ class Targets:
 
         Shape (n_finest, n_classes, n_levels) by finest geounit, without its own people.
         """
-        areas = self.shared.areas[min(1, self.shared.n_geolevels - 1)]
-        flat = self.by_class.reshape(len(self.by_class), -1)
-        others = areas.sums(flat)[areas.place] - flat
+        if self.around is None:
+            others = self._counts_around[self.around_place] - self.shared.counts
+        else:
+            others = np.maximum(self.around, 0)[self.around_place]
         # Nobody can be in a structural zero; a trace is left there, so that logarithms stay finite.
-        weights = np.where(self.possible, others.reshape(self.by_class.shape) + 0.5, 1e-9)
+        weights = np.where(self.possible, others[:, self.cells] + 0.5, 1e-9)
         return shares_of(weights.astype(np.float64))
+
+    @property
+    def around_place(self) -> Integers:
+        """Number of the area below the root that each finest geounit is in."""
+        return self.shared.areas[min(1, self.shared.n_geolevels - 1)].place
+
+    @cached_property
+    def _counts_around(self) -> IntegerRows:
+        areas = self.shared.areas[min(1, self.shared.n_geolevels - 1)]
+        return areas.sums(self.shared.counts)
+
+    @cached_property
+    def kinds_around(self) -> Floats:
+        """Share of each kind of record in the areas below the root; above zero."""
+        counts = self._counts_around if self.around is None else np.maximum(self.around, 0)
+        return shares_of(counts.astype(np.float64) + 0.5)
 
     @cached_property
     def possible(self) -> Bools:
@@ -107,7 +138,12 @@ class Targets:
         counts, n_levels = self.shared.counts, self.cells.shape[1]
         # The people are numbered cell by cell, so that a number is a person.
         ends = np.cumsum(counts.ravel())
-        person = np.sort(generator.choice(int(ends[-1]), min(self.people, int(ends[-1])), replace=False))
+        # Were more than a part of a small input changed, records that are rare would be so no longer.
+        most = min(self.people, max(int(ends[-1]) // MOVED, min(FEWEST_MOVED, int(ends[-1]))))
+        anybody = generator.choice(int(ends[-1]), most, replace=False)
+        seldom = np.flatnonzero(np.repeat(self._rare_cells.ravel(), counts.ravel()))
+        seldom = generator.permutation(np.setdiff1d(seldom, anybody))[: most // 2]
+        person = np.sort(np.concatenate([anybody, seldom]))
         geounits, cells = np.divmod(np.searchsorted(ends, person, side="right"), counts.shape[1])
         number = np.empty(self.cells.size, dtype=np.int64)
         number[self.cells.ravel()] = np.arange(self.cells.size)
@@ -126,7 +162,19 @@ class Targets:
         unsound = (other == n_levels) | (weights[np.arange(other.size), np.minimum(other, n_levels - 1)] == 0)
         other = np.where(unsound, weights.argmax(axis=1), other)
         kept = generator.integers(2, size=levels.size).astype(np.bool_)
-        return Pairs(person, geounits, cells, self.cells[classes, other], kept)
+        rare, drawn_evenly = self._rare_cells[geounits, cells], ~np.isin(person, seldom)
+        return Pairs(person, geounits, cells, self.cells[classes, other], kept, rare, drawn_evenly)
+
+    @cached_property
+    def _rare_cells(self) -> Bools:
+        """Where a record is rare: nobody else has it, and fewer than `RARE` others with it are expected from around."""
+        shared = self.shared
+        above = shared.areas[max(shared.n_geolevels - 2, 0)]
+        around = above.sums(shared.counts)
+        # One record less: the person is not among the others.
+        shares = np.maximum(around - 1, 0) / np.maximum(around.sum(axis=1, keepdims=True), 1)
+        expected = shared.counts.sum(axis=1, keepdims=True) * shares[above.place]
+        return np.asarray((shared.counts == 1) & (expected < RARE))
 
     @cached_property
     def tossed(self) -> SharedInput:
@@ -139,16 +187,22 @@ class Targets:
         moved = np.flatnonzero(~self.pairs.kept)
         np.subtract.at(counts, (self.pairs.geounits[moved], self.pairs.cells[moved]), 1)
         np.add.at(counts, (self.pairs.geounits[moved], self.pairs.others[moved]), 1)
-        if self.shared.household is None:
-            return replace(self.shared, counts=counts)
         # The people stand in the order of their cells, so those who changed cells change their places among the others.
         cells = np.repeat(np.arange(counts.size), self.shared.counts.ravel())
         cells[self.pairs.numbers[moved]] = (
             self.pairs.geounits[moved] * counts.shape[1] + self.pairs.others[moved]
         )
-        return replace(
-            self.shared, counts=counts, household=self.shared.household[np.argsort(cells, kind="stable")]
+        order = np.argsort(cells, kind="stable")
+        household, contributor = (
+            None if units is None else units[order]
+            for units in (self.shared.household, self.shared.contributor)
         )
+        return replace(self.shared, counts=counts, household=household, contributor=contributor)
+
+    def prepare(self) -> None:
+        """Compute what is kept of the input, before several threads ask for it."""
+        for kept in (self.shared.truth, self.tossed.truth, self.by_class, self.background, self.kinds_around):
+            assert kept is not None
 
     def half(self, number: int) -> Integers:
         """Which of so many people tune the attack (0) and which judge it (1)."""
@@ -164,6 +218,8 @@ class Pairs(NamedTuple):
         cells: The cell of the person's record in the input.
         others: Another cell, which differs in the sensitive attribute alone.
         kept: Whether the person keeps the record where coins are thrown.
+        rare: Whether the person's record is rare around there.
+        even: Whether the person was drawn among all people with equal chances; the others were drawn among the rare.
     """
 
     numbers: Integers
@@ -171,6 +227,8 @@ class Pairs(NamedTuple):
     cells: Integers
     others: Integers
     kept: Bools
+    rare: Bools
+    even: Bools
 
 
 class Attack:
@@ -206,7 +264,7 @@ class Attack:
                 None where a method cannot publish again; attacks that need it then find nothing.
         """
 
-    def power(self, targets: Targets, published: Published, findings: Sequence[Finding]) -> float | None:
+    def power(self, targets: Targets, findings: Sequence[Finding]) -> float | None:
         """The headline on tables on which the attack must succeed; its findings there are given.
 
         None where it found nothing to attack.

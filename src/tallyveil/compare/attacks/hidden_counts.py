@@ -5,14 +5,14 @@ hidden counts, of all tables and areas at once, until nothing changes. A count w
 finds what one sum after the other tells; an integer program over all tables might find more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tallyveil.arrays import Bools
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, share
-from tallyveil.compare.inputs import TableName
+from tallyveil.compare.inputs import SharedInput, TableName
 from tallyveil.compare.published import Published
 from tallyveil.compare.relations import NO_LIMIT, TableCells
 
@@ -39,7 +39,7 @@ class HiddenCounts(Attack):
         hidden = {name: ~table.shown for name, table in published.tables.items()}
         return self._recovered(targets, hidden, published.least_hidden)
 
-    def power(self, targets: Targets, published: Published, findings: Sequence[Finding]) -> float | None:
+    def power(self, targets: Targets, findings: Sequence[Finding]) -> float | None:
         """On tables that hide nothing he hides one count of the first child of every parent himself, and finds it."""
         shared = targets.shared
         hidden = {name: np.zeros(true.shape, dtype=np.bool_) for name, true in shared.truth.items()}
@@ -51,12 +51,8 @@ class HiddenCounts(Attack):
 
     def _recovered(self, targets: Targets, hidden: dict[TableName, Bools], least: int) -> list[Finding]:
         shared = targets.shared
-        cells = TableCells(shared)
-        flags = np.concatenate([hidden[name].ravel() for name in cells.names])
-        true = np.concatenate([shared.truth[name].ravel() for name in cells.names])
-        low, high = cells.lines.narrowed(
-            np.where(flags, float(least), true), np.where(flags, NO_LIMIT, true.astype(np.float64))
-        )
+        flags, low, high = limits_of(shared, shared.truth, hidden, least)
+        true = np.concatenate([shared.truth[name].ravel() for name in TableCells(shared).names])
         known = flags & (low == high)
         small = flags & (true > 0) & (true <= 2)
         return [
@@ -76,3 +72,23 @@ class HiddenCounts(Attack):
                 prior=0.0,
             ),
         ]
+
+
+def limits_of(
+    shared: SharedInput, shown: Mapping[TableName, Integers], hidden: Mapping[TableName, Bools], least: int
+) -> tuple[Bools, Floats, Floats]:
+    """Which counts are hidden, and the limits that shown ones leave them; in the order of `TableCells`.
+
+    Args:
+        shared: Says which tables there are, and how they add up.
+        shown: Counts of all tables; those that are hidden are not looked at.
+        hidden: Where none is shown.
+        least: The least that a hidden count can be.
+    """
+    cells = TableCells(shared)
+    flags = np.concatenate([hidden[name].ravel() for name in cells.names])
+    counts = np.concatenate([shown[name].ravel() for name in cells.names])
+    low, high = cells.lines.narrowed(
+        np.where(flags, float(least), counts), np.where(flags, NO_LIMIT, counts.astype(np.float64))
+    )
+    return flags, low, high

@@ -46,7 +46,7 @@ class KnowsOthers(Attack):
         findings: list[Finding] = []
         pairs, shared = targets.pairs, targets.tossed
         halves = targets.half(pairs.cells.size)
-        tuning, judging = halves == 0, halves == 1
+        tuning, judging = pairs.even & (halves == 0), pairs.even & (halves == 1)
         certificate = published.certificate
         bound = None if certificate is None else certificate.advantage
         if tossed is not None:

@@ -11,8 +11,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, share
-from tallyveil.compare.attacks.reconstruction import CELLS_TOGETHER, chosen_geounits, rebuilt
+from tallyveil.compare.attacks.reconstruction import CELLS_TOGETHER, chosen_geounits, sources
 from tallyveil.compare.published import Published
 
 WRONG: Final = 0.05
@@ -45,7 +46,6 @@ class Linkage(Attack):
         geounits = chosen_geounits(targets, (single & unusual).any(axis=1))
         if not geounits.size:
             return [Finding(self.name, self.headline, None, None, None, 0)]
-        files = rebuilt(targets, published, geounits)[:, targets.cells]
         generator = targets.draws.generator("linkage")
         rows, classes, levels = np.nonzero(targets.by_class[geounits])
         times = targets.by_class[geounits][rows, classes, levels]
@@ -59,16 +59,43 @@ class Linkage(Attack):
         )
         kinds = targets.cells.shape[0]
         known = np.where(generator.random(number) < WRONG, generator.integers(kinds, size=number), classes)
-        found = files[listed, known]
-        matched = found.sum(axis=1) > 0
-        guess = np.where(matched, found.argmax(axis=1), -1)
-        right = guess == levels
         rare = alone & (usual != levels)
-        claimed = matched & (guess != targets.background[geounits].argmax(axis=2)[listed, known])
-        return [
-            share(self.name, self.headline, int(right[rare].sum()), int(rare.sum()), prior=0.0),
-            share(self.name, "surprising names right", int(right[claimed].sum()), int(claimed.sum())),
-            share(
-                self.name, "people confirmed", int(right.sum()), number, prior=float((usual == levels).mean())
-            ),
-        ]
+        ties = targets.background[geounits]
+        findings = []
+        for source, files in sources(targets, published, geounits):
+            matched, guess = linked(files[:, targets.cells], ties, listed, known)
+            right = matched & (guess == levels)
+            claimed = matched & (guess != ties.argmax(axis=2)[listed, known])
+            findings += [
+                share(
+                    self.name, f"{self.headline} {source}", int(right[rare].sum()), int(rare.sum()), prior=0.0
+                ),
+                share(
+                    self.name,
+                    f"surprising names right {source}",
+                    int(right[claimed].sum()),
+                    int(claimed.sum()),
+                ),
+                share(
+                    self.name,
+                    f"people confirmed {source}",
+                    int(right.sum()),
+                    number,
+                    prior=float((usual == levels).mean()),
+                ),
+            ]
+        return findings
+
+
+def linked(records: Integers, ties: Floats, places: Integers, known: Integers) -> tuple[Bools, Integers]:
+    """Names for records: the commonest sensitive level among a geounit's records that agree with what is known.
+
+    Args:
+        records: Counts by geounit, class of what is known, and sensitive level.
+        ties: How common each level is, in the same shape and below 1; it decides between equally frequent levels.
+        places, known: The geounit and the class of each person.
+    Returns:
+        Whether there is a record at all, and the level.
+    """
+    counts = records[places, known]
+    return counts.sum(axis=1) > 0, (counts + ties[places, known] / 2).argmax(axis=1)

@@ -31,7 +31,7 @@ PRIOR_PEOPLE: Final = 5.0
 more literally; the gains on this page change by less than their intervals."""
 
 
-class _Alone(NamedTuple):
+class Alone(NamedTuple):
     """People who are alone of their class in their finest geounit."""
 
     geounits: Integers
@@ -62,32 +62,21 @@ class RareAttribute(Attack):
             return [
                 Finding(self.name, f"{self.headline} from the tables", None, None, None, people.levels.size)
             ]
-        found = self._judged(
-            targets,
-            people,
-            "from the tables",
-            _of_tables(targets, published, (tossed or published).law, people),
-            published,
-        )
-        noisy = _of_noisy(targets, published, people)
-        if noisy is not None:
-            found += self._judged(targets, people, "from the noisy answers", noisy, published)
-        return found
+        evidence = evidence_of(targets, published, (tossed or published).law, people)
+        sources = ("from the tables", "from the noisy answers")
+        return [
+            finding
+            for source, part in zip(sources, evidence, strict=False)
+            for finding in self._judged(targets, people, source, part, published)
+        ]
 
     def _judged(
-        self, targets: Targets, people: _Alone, source: str, evidence: Floats, published: Published
+        self, targets: Targets, people: Alone, source: str, evidence: Floats, published: Published
     ) -> list[Finding]:
         around, here = _surroundings(targets, published, people)
         prior = _prior(targets, people)
         halves = targets.half(people.levels.size)
         rows = np.arange(people.levels.size)
-
-        def guessed(weights: tuple[float, float]) -> Floats:
-            """Probabilities of the levels."""
-            own, neighbours = weights
-            logs = (1 - neighbours) * np.log(around) + neighbours * np.log(here) + own * evidence
-            logs -= logs.max(axis=1, keepdims=True)
-            return shares_of(np.exp(logs))
 
         def logs_of(probabilities: Floats) -> Floats:
             # The smallest probability that is believed: one in a million, 20 bits.
@@ -95,9 +84,10 @@ class RareAttribute(Attack):
 
         tuning, judging = halves == 0, halves == 1
         best = max(
-            product(EVIDENCE, NEIGHBOURS), key=lambda weights: float(logs_of(guessed(weights))[tuning].mean())
+            product(EVIDENCE, NEIGHBOURS),
+            key=lambda weights: float(logs_of(posterior(around, here, evidence, weights))[tuning].mean()),
         )
-        probabilities = guessed(best)
+        probabilities = posterior(around, here, evidence, best)
         gained = (logs_of(probabilities) - logs_of(prior))[judging]
         guess, usual = probabilities.argmax(axis=1), prior.argmax(axis=1)
         right = guess == people.levels
@@ -124,18 +114,40 @@ class RareAttribute(Attack):
         ]
 
 
-def _alone(targets: Targets) -> _Alone:
+def posterior(around: Floats, here: Floats, evidence: Floats, weights: tuple[float, float]) -> Floats:
+    """Probabilities of the levels of each person.
+
+    Args:
+        around: Shares of the levels in the areas around.
+        here: Shares among the other people of the geounit.
+        evidence: Of the person's own cells.
+        weights: Of the evidence, and of the other people of the geounit.
+    """
+    own, neighbours = weights
+    logs = (1 - neighbours) * np.log(around) + neighbours * np.log(here) + own * evidence
+    logs -= logs.max(axis=1, keepdims=True)
+    return shares_of(np.exp(logs))
+
+
+def evidence_of(targets: Targets, published: Published, law: Law, people: Alone) -> list[Floats]:
+    """Evidence of the person's own cells for each level: from the tables and, where there are any, noisy answers."""
+    noisy = _of_noisy(targets, published, people)
+    tables = _of_tables(targets, published, law, people)
+    return [tables] if noisy is None else [tables, noisy]
+
+
+def _alone(targets: Targets) -> Alone:
     geounits, classes = np.nonzero(targets.by_class.sum(axis=2) == 1)
     levels = targets.by_class[geounits, classes].argmax(axis=1)
     # More people than this make no interval narrower than the method's own chance.
     most = 4 * targets.people
     if levels.size > most:
         chosen = np.sort(targets.draws.generator("alone").choice(levels.size, most, replace=False))
-        return _Alone(geounits[chosen], classes[chosen], levels[chosen])
-    return _Alone(geounits, classes, levels)
+        return Alone(geounits[chosen], classes[chosen], levels[chosen])
+    return Alone(geounits, classes, levels)
 
 
-def _prior(targets: Targets, people: _Alone) -> Floats:
+def _prior(targets: Targets, people: Alone) -> Floats:
     """Exact shares of the class in the area two geolevels above, without the person."""
     areas = area_above(targets.shared, 2)
     flat = targets.by_class.reshape(len(targets.by_class), -1)
@@ -146,7 +158,7 @@ def _prior(targets: Targets, people: _Alone) -> Floats:
     return shares_of(counts + PRIOR_PEOPLE * wide)
 
 
-def _of_tables(targets: Targets, published: Published, law: Law, people: _Alone) -> Floats:
+def _of_tables(targets: Targets, published: Published, law: Law, people: Alone) -> Floats:
     """Evidence of each level: the log-likelihood ratio of 1 against 0 in the person's cell of the finest geounits."""
     shared = targets.shared
     detailed = shared.detailed
@@ -160,21 +172,18 @@ def _of_tables(targets: Targets, published: Published, law: Law, people: _Alone)
     return np.asarray(ones - law.log_likelihood(name, np.zeros_like(cells), table))
 
 
-def _of_noisy(targets: Targets, published: Published, people: _Alone) -> Floats | None:
+def _of_noisy(targets: Targets, published: Published, people: Alone) -> Floats | None:
     """The same from the noisy answers of a query that tells all cells apart; None where none was published."""
-    finest = targets.shared.finest.name
-    for noisy in published.noisy:
-        query = targets.shared.schema.query(noisy.name[1])
-        if noisy.name[0] == finest and query.is_detailed:
-            cells = targets.cells[people.classes]
-            values = noisy.values[people.geounits[:, None], query.answers_of(cells)]
-            variance = noisy.variance[people.geounits][:, None]
-            # (y^2 - (y - 1)^2) / (2 variance), of a law proportional to exp(-x^2 / (2 variance)).
-            return np.asarray((2 * values - 1) / (2 * variance))
-    return None
+    noisy = published.noisy_cells(targets.shared)
+    if noisy is None:
+        return None
+    cells = targets.cells[people.classes]
+    values = noisy[0][people.geounits[:, None], cells]
+    # (y^2 - (y - 1)^2) / (2 variance), of a law proportional to exp(-x^2 / (2 variance)).
+    return np.asarray((2 * values - 1) / (2 * noisy[1][people.geounits][:, None]))
 
 
-def _surroundings(targets: Targets, published: Published, people: _Alone) -> tuple[Floats, Floats]:
+def _surroundings(targets: Targets, published: Published, people: Alone) -> tuple[Floats, Floats]:
     """What published tables say of people like this one around the geounit, and of its own people."""
     shared = targets.shared
     here = around = targets.background[people.geounits, people.classes]
@@ -191,7 +200,7 @@ def _surroundings(targets: Targets, published: Published, people: _Alone) -> tup
     return around, here
 
 
-def _seen(published: Published, areas: Areas, query: str, people: _Alone, answers: Integers) -> Floats:
+def _seen(published: Published, areas: Areas, query: str, people: Alone, answers: Integers) -> Floats:
     """Published counts of some answers of the area around each person; none below zero, 0 where nothing is shown."""
     table = published.tables[areas.name, query]
     places = np.broadcast_to(areas.place[people.geounits][:, None], answers.shape)

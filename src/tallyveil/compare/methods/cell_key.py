@@ -74,13 +74,13 @@ class CellKey(Method):
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
-        perturbation = self.perturbation()
+        perturbation = self.stated_law()
         keys = record_keys(
-            office.shared, perturbation.n_keys, office.draws.generator(self.kind, self.name, "record keys")
+            office.shared, perturbation.n_keys, office.kept.generator(self.kind, self.name, "record keys")
         )
         return publish_with_keys(office.shared, perturbation, keys)
 
-    def perturbation(self) -> Perturbation:
+    def stated_law(self) -> Perturbation:
         """The table that the settings name; raises ConfigError or StoreError where it cannot be read."""
         if self.table is not None:
             return read_perturbation(self.table, self.threshold)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tallyveil.compare.inputs import TableName
 from tallyveil.compare.methods.method import Method, Office
-from tallyveil.compare.published import Published, PublishedTable, observed_law
+from tallyveil.compare.published import ExactLaw, Published, PublishedTable, observed_law
 from tallyveil.declared import Name
 from tallyveil.errors import ConfigError
 
@@ -28,12 +28,17 @@ class Coarsening(Method):
         "What is published is exact and adds up, and everybody understands what is missing."
     )
     random: ClassVar[bool] = False
+    shows_exact: ClassVar[bool] = True
 
     kind: Literal["coarsening"] = "coarsening"
     down_to: Name = Field(description="The finest geolevel whose tables are all published.")
     below: list[Name] = Field(
         default_factory=list, description="Queries that are published at finer geolevels, too."
     )
+
+    def stated_law(self) -> ExactLaw:
+        """As in `Method`."""
+        return ExactLaw()
 
     def publish(self, office: Office) -> Published:
         """As in `Method`.

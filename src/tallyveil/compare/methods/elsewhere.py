@@ -1,5 +1,6 @@
 """What was published elsewhere: a finished release of this program, or a table of counts that anybody made."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -7,7 +8,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from tallyveil.compare.inputs import SharedInput, TableName
+from tallyveil.compare.inputs import Areas, SharedInput, TableName
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import published_release
 from tallyveil.compare.published import Published, PublishedTable, observed_law
@@ -86,36 +87,74 @@ class PublishedCounts(Method):
             GeographyError, SchemaError: a row is of an area or an answer that the comparison does not have.
         """
         shared = office.shared
-        frame = read_counts(self.path)
-        tables = {}
-        for name in shared.truth:
-            rows = frame.filter((pl.col("areas") == name[0]) & (pl.col("query") == name[1]))
-            tables[name] = self._table(shared, name, rows)
-        return Published(tables, observed_law(shared, tables), None, notes=(ONCE,))
+        tables, notes = published_tables(self.path, shared, absent=self.absent)
+        return Published(
+            tables,
+            observed_law(shared, tables),
+            None,
+            least_hidden=_least_hidden(shared, tables),
+            notes=(ONCE, *notes),
+        )
 
-    def _table(self, shared: SharedInput, name: TableName, rows: pl.DataFrame) -> PublishedTable:
-        areas = next(item for item in shared.areas if item.name == name[0])
-        query = next(item for item in shared.queries if item.name == name[1])
-        places = rows["geocode"].replace_strict(list(areas.codes), range(areas.n_areas), default=None)
-        answers = rows["answer"].replace_strict(labels_of(query), range(query.size), default=None)
-        if places.null_count():
-            raise GeographyError(
-                f"{self.path} has counts of '{name[1]}' for areas of {name[0]} that the comparison does not have. Give "
-                "the geocodes of its geography.",
-                code="unknown-geounit",
-            )
-        if answers.null_count():
-            raise SchemaError(
-                f"{self.path} has answers of '{name[1]}' that this query does not have. It has "
-                f"{', '.join(labels_of(query)[:20])}.",
-                code="unknown-level",
-            )
-        hidden = np.full(shared.truth[name].shape, self.absent == "hidden")
-        counts = np.zeros(shared.truth[name].shape, dtype=np.int64)
-        at = places.cast(pl.Int64).to_numpy(), answers.cast(pl.Int64).to_numpy()
-        hidden[at] = rows["count"].is_null().to_numpy()
-        counts[at] = rows["count"].fill_null(0).to_numpy()
-        return PublishedTable(counts, hidden)
+
+def published_tables(
+    path: Path, shared: SharedInput, *, absent: Literal["hidden", "zero"]
+) -> tuple[dict[TableName, PublishedTable], tuple[str, ...]]:
+    """The tables of the input as a file of counts has them, and what of the file is not used.
+
+    Args:
+        path: The file.
+        shared: Says which tables and areas there are; its true counts are not looked at.
+        absent: What a count without a row is.
+    Raises:
+        ConfigError, StoreError: the table or a column is missing, or a count is no whole number.
+        GeographyError, SchemaError: a row is of an area or an answer that is not there.
+    """
+    frame = read_counts(path)
+    tables, used = {}, 0
+    for areas in shared.areas:
+        for query in shared.queries:
+            rows = frame.filter((pl.col("areas") == areas.name) & (pl.col("query") == query.name))
+            tables[areas.name, query.name] = _table(path, areas, query, rows, absent)
+            used += rows.height
+    left = frame.height - used
+    notes = (f"{left:,} rows are of areas or queries that are not looked at here.",) if left else ()
+    return tables, notes
+
+
+def _table(path: Path, areas: Areas, query: QueryGroup, rows: pl.DataFrame, absent: str) -> PublishedTable:
+    places = rows["geocode"].replace_strict(list(areas.codes), range(areas.n_areas), default=None)
+    answers = rows["answer"].replace_strict(labels_of(query), range(query.size), default=None)
+    if places.null_count():
+        raise GeographyError(
+            f"{path} has counts of '{query.name}' for areas of {areas.name} that the geography does not have. Give the "
+            "geocodes of its geography.",
+            code="unknown-geounit",
+        )
+    if answers.null_count():
+        raise SchemaError(
+            f"{path} has answers of '{query.name}' that this query does not have. It has "
+            f"{', '.join(labels_of(query)[:20])}.",
+            code="unknown-level",
+        )
+    shape = (areas.n_areas, query.size)
+    hidden = np.full(shape, absent == "hidden")
+    counts = np.zeros(shape, dtype=np.int64)
+    at = places.cast(pl.Int64).to_numpy(), answers.cast(pl.Int64).to_numpy()
+    hidden[at] = rows["count"].is_null().to_numpy()
+    counts[at] = rows["count"].fill_null(0).to_numpy()
+    return PublishedTable(counts, hidden)
+
+
+def _least_hidden(shared: SharedInput, tables: Mapping[TableName, PublishedTable]) -> int | None:
+    """The least true count that is hidden, where all shown counts are exact: an office says it of its rule."""
+    hidden = [shared.truth[name][~table.shown] for name, table in tables.items()]
+    exact = all(
+        np.array_equal(table.counts[table.shown], shared.truth[name][table.shown])
+        for name, table in tables.items()
+    )
+    counts = np.concatenate(hidden)
+    return int(counts.min()) if exact and counts.size else None
 
 
 def labels_of(query: QueryGroup) -> list[str]:

@@ -15,7 +15,13 @@ class Exact(Method):
     strength: ClassVar[str] = "Everything is exact."
     random: ClassVar[bool] = False
 
+    shows_exact: ClassVar[bool] = True
+
     kind: Literal["exact"] = "exact"
+
+    def stated_law(self) -> ExactLaw:
+        """As in `Method`."""
+        return ExactLaw()
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""

@@ -110,8 +110,16 @@ class KeyedQuestions:
 
 
 def record_keys(shared: SharedInput, n_keys: int, generator: np.random.Generator) -> IntegerRows:
-    """Sums of the record keys of every finest geounit and cell, modulo the number of keys; 0 where nobody is."""
-    return np.where(shared.counts > 0, generator.integers(n_keys, size=shared.counts.shape), 0)
+    """Sums of the record keys of every finest geounit and cell, modulo the number of keys; 0 where nobody is.
+
+    Records keep their keys from one year to the next: where a count is what it was, so are its records, for all that
+    counts say, and the sum of their keys; where it is another, records that came or went change the sum.
+    """
+    keys = generator.integers(n_keys, size=shared.counts.shape)
+    if shared.earlier is not None:
+        changes = generator.integers(n_keys, size=shared.counts.shape)
+        keys = np.where(shared.counts == shared.earlier, keys, (keys + changes) % n_keys)
+    return np.where(shared.counts > 0, keys, 0)
 
 
 def publish_with_keys(

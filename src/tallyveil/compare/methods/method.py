@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.inputs import SharedInput
-from tallyveil.compare.published import Published
+from tallyveil.compare.published import Law, Published
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.schema.names import PlainName
@@ -23,13 +23,17 @@ class Office:
     Attributes:
         shared: The input.
         plan: The release file of the comparison.
-        draws: Random numbers.
+        sensitive: Attribute that attackers want to know.
+        draws: Random numbers of this publication.
+        kept: Random numbers that stay with the records from one publication to the next, such as their keys.
         work: An empty folder for releases that are made on the way; it is removed at the end.
     """
 
     shared: SharedInput
     plan: ReleasePlan
+    sensitive: str
     draws: Draws
+    kept: Draws
     work: Path
 
 
@@ -43,6 +47,7 @@ class Method(Table):
         strength: What it does better than others, in a sentence.
         random: Whether another draw gives other tables.
         repeatable: Whether it can publish the input once more with a few records changed, as some attacks need.
+        shows_exact: Whether every count that it shows is the true one.
     """
 
     family: ClassVar[str]
@@ -51,6 +56,7 @@ class Method(Table):
     strength: ClassVar[str]
     random: ClassVar[bool] = True
     repeatable: ClassVar[bool] = True
+    shows_exact: ClassVar[bool] = False
 
     name: PlainName = Field(description="Its name in tables and figures, each once.")
 
@@ -61,6 +67,14 @@ class Method(Table):
         Raises:
             TallyveilError: a setting or a file does not fit the input.
         """
+
+    def stated_law(self) -> Law | None:
+        """The law of its changes as far as it follows from the settings; None where it takes records to know it.
+
+        Raises:
+            ConfigError, StoreError: a table of the settings cannot be read.
+        """
+        return None
 
     def settings(self) -> dict[str, object]:
         """The settings as plain data, for the page and the files."""

@@ -27,12 +27,15 @@ class Rounding(Method):
     kind: Literal["rounding"] = "rounding"
     base: int = Field(ge=2, le=1000, description="Counts are published as multiples of this number.")
 
-    def publish(self, office: Office) -> Published:
+    def stated_law(self) -> Perturbation:
         """As in `Method`."""
         counts = np.arange(self.base)
         nearest = (2 * counts + self.base) // (2 * self.base) * self.base
-        perturbation = Perturbation((nearest - counts)[:, None], 0)
-        return publish_with_keys(office.shared, perturbation, np.zeros_like(office.shared.counts))
+        return Perturbation((nearest - counts)[:, None], 0)
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
+        return publish_with_keys(office.shared, self.stated_law(), np.zeros_like(office.shared.counts))
 
 
 class RandomRounding(Method):
@@ -60,12 +63,15 @@ class RandomRounding(Method):
         default=True, description="Whether the same records are always rounded the same way."
     )
 
-    def publish(self, office: Office) -> Published:
+    def stated_law(self) -> Perturbation:
         """As in `Method`."""
         # A key for every unit of the base: a remainder r goes up for r of the base keys, which is exact.
         remainder, key = np.arange(self.base)[:, None], np.arange(self.base)[None, :]
-        shifts = np.where(key < remainder, self.base - remainder, -remainder)
-        generator = office.draws.generator(self.kind, self.name, "record keys")
+        return Perturbation(np.where(key < remainder, self.base - remainder, -remainder), 0)
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
+        generator = office.kept.generator(self.kind, self.name, "record keys")
         keys = record_keys(office.shared, self.base, generator)
         afresh = None if self.consistent else office.draws.generator(self.kind, self.name, "afresh")
-        return publish_with_keys(office.shared, Perturbation(shifts, 0), keys, afresh)
+        return publish_with_keys(office.shared, self.stated_law(), keys, afresh)

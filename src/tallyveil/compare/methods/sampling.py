@@ -31,6 +31,10 @@ class Sampling(Method):
     kind: Literal["sampling"] = "sampling"
     share: Exact = Field(gt=0, le=1, description="Probability of each person to be in the sample.")
 
+    def stated_law(self) -> "_SampleLaw":
+        """As in `Method`."""
+        return _SampleLaw(self.share.numerator, self.share.denominator)
+
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
         shared = office.shared
@@ -43,7 +47,7 @@ class Sampling(Method):
             for name, values in shared.tables_of(sample).items()
         }
         weighted = (2 * sample * q + p) // (2 * p)
-        return Published(tables, _SampleLaw(p, q), SummedQuestions(weighted))
+        return Published(tables, self.stated_law(), SummedQuestions(weighted))
 
 
 @dataclass(frozen=True, slots=True)

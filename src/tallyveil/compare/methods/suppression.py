@@ -2,26 +2,31 @@
 
 import time
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
+from scipy import sparse
 
-from tallyveil.arrays import Bools, IntegerRows, Integers
+from tallyveil.arrays import Bools, Integers
 from tallyveil.compare.inputs import SharedInput, TableName
 from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.sensitive import Rules
 from tallyveil.compare.patterns import least_pattern
-from tallyveil.compare.published import Published, PublishedTable, observed_law
+from tallyveil.compare.published import ExactLaw, Published, PublishedTable, observed_law
 from tallyveil.compare.relations import NO_LIMIT, Families, TableCells
+from tallyveil.declared import Exact
 
 
 class Suppression(Method):
-    """Primary and secondary cell suppression: counts from 1 to below a threshold are hidden; zeros are shown.
+    """Primary and secondary cell suppression: sensitive counts are hidden; zeros are shown.
+
+    A count is sensitive by a threshold, by the dominance of its largest contributors, or by the p % rule.
 
     The secondary suppressions are found family by family, a parent with its children and all their tables, from the
     finest geolevel up: each by an integer program that hides as little as possible and an audit of what is hidden. A
     sum that must be hidden is hidden in the family above as well. Tables of entities off the spine are hidden by the
-    threshold alone.
+    rules alone.
     """
 
     family: ClassVar[str] = "suppression"
@@ -36,29 +41,65 @@ class Suppression(Method):
         "What is shown is exact, zeros stay zeros, and readers see where something is missing."
     )
     random: ClassVar[bool] = False
+    shows_exact: ClassVar[bool] = True
 
     kind: Literal["suppression"] = "suppression"
-    threshold: int = Field(ge=2, le=1000, description="Counts from 1 to below this number are hidden.")
+    threshold: int | None = Field(
+        default=None, ge=2, le=1000, description="Counts from 1 to below this number are hidden."
+    )
+    largest: int | None = Field(default=None, ge=1, le=10, description="n of the dominance rule (n, k).")
+    percent: Exact | None = Field(
+        default=None, gt=0, lt=100, description="k of the dominance rule: the n largest have more than k %."
+    )
+    p: Exact | None = Field(default=None, gt=0, le=100, description="p of the p % rule.")
     secondary: bool = Field(
         default=True, description="Whether further counts are hidden by integer programs."
     )
     seconds: int = Field(default=2, ge=1, le=3600, description="Time limit of each integer program.")
 
+    @model_validator(mode="after")
+    def _has_a_rule(self) -> Self:
+        if (self.largest is None) != (self.percent is None):
+            raise ValueError("give both largest and percent for the dominance rule, or neither")
+        if self.threshold is None and self.percent is None and self.p is None:
+            raise ValueError("give threshold, largest and percent, or p: nothing would be hidden")
+        return self
+
+    @property
+    def rules(self) -> Rules:
+        """Which counts are hidden first."""
+        return Rules(self.threshold, self.largest, self.percent, self.p)
+
+    def stated_law(self) -> ExactLaw:
+        """As in `Method`: zeros are never hidden."""
+        return ExactLaw(least_hidden=1)
+
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
-        shared = office.shared
-        hidden = {name: (true > 0) & (true < self.threshold) for name, true in shared.truth.items()}
+        shared, rules = office.shared, self.rules
+        hidden = {
+            (areas.name, query.name): rules.of_table(shared, areas, query)
+            for areas in shared.areas
+            for query in shared.queries
+        }
         primary = sum(int(part.sum()) for part in hidden.values())
-        notes = [f"{primary:,} counts are below the threshold."]
+        notes = [f"{primary:,} counts are sensitive by the rules."]
+        if rules.looks_at_contributors:
+            notes.append(
+                "Each record is a contributor of its own, so that dominance and the p % rule are thresholds."
+                if shared.contributor is None
+                else "Contributors are those of the records. Further counts are hidden so that no hidden count follows "
+                "exactly; how closely a contributor could be estimated is not limited by them."
+            )
         if self.secondary:
             notes.append(self._hide_more(shared, hidden))
         # Half of the threshold is the middle of what a primary count can be.
-        stand_in = max(1, self.threshold // 2)
+        stand_in = max(1, (self.threshold or 2) // 2)
         tables = {name: PublishedTable(true, hidden[name], stand_in) for name, true in shared.truth.items()}
         return Published(
             tables,
             observed_law(shared, tables),
-            _Withheld(shared.counts, self.threshold),
+            _Withheld(shared, np.arange(shared.finest.n_areas), rules),
             least_hidden=1,
             notes=tuple(notes),
         )
@@ -137,16 +178,32 @@ def _hide_beside(shared: SharedInput, hidden: dict[TableName, Bools]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Withheld:
-    """An office that answers questions about unions, and hides answers below its threshold."""
+    """An office that answers questions about unions, and hides answers that are sensitive."""
 
-    counts: IntegerRows
-    threshold: int
+    shared: SharedInput
+    geounits: Integers
+    rules: Rules
 
     def answers(self, members: Bools, cell: int) -> PublishedTable:
         """As in `Questions`."""
-        counts = members.astype(np.int64) @ self.counts[:, cell]
-        return PublishedTable(counts, (counts > 0) & (counts < self.threshold))
+        counts = members.astype(np.int64) @ self.shared.counts[self.geounits, cell]
+        if self.shared.contributor is None or not self.rules.looks_at_contributors:
+            return PublishedTable(counts, self.rules.of_counts(counts))
+        return PublishedTable(counts, self.rules.of_unions(members, self._contributions(cell)))
 
     def restricted(self, geounits: Integers) -> "_Withheld":
         """As in `Questions`."""
-        return _Withheld(self.counts[geounits], self.threshold)
+        return _Withheld(self.shared, self.geounits[geounits], self.rules)
+
+    def _contributions(self, cell: int) -> sparse.csr_matrix:
+        """What each contributor adds to the cell in each geounit; shape (geounits.size, n_contributors)."""
+        counts, contributor = self.shared.counts, self.shared.contributor
+        assert contributor is not None
+        starts = np.cumsum(counts.ravel()) - counts.ravel()
+        size = counts[self.geounits, cell]
+        first = starts[self.geounits * counts.shape[1] + cell]
+        rows = np.repeat(np.arange(self.geounits.size), size)
+        people = np.arange(rows.size) - np.repeat(np.cumsum(size) - size, size) + np.repeat(first, size)
+        known, columns = np.unique(contributor[people], return_inverse=True)
+        shape = (self.geounits.size, known.size)
+        return sparse.csr_matrix((np.ones(rows.size, dtype=np.int64), (rows, columns)), shape=shape)

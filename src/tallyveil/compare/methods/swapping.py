@@ -57,9 +57,15 @@ class Swapping(Method):
             observed_law(shared, tables),
             SummedQuestions(counts),
             notes=(
-                f"{moved:,} of {total:,} people changed places; households that found no partner stayed. The known "
-                "guarantee of swapping (arXiv 2501.08449) is for swaps without targeting, beside all that stays exact; "
-                f"it does not hold for these. Exact here: tables of {self.within} and above.",
+                f"{moved:,} of {total:,} people changed places; households that found no partner stayed. "
+                + (
+                    "Each person is a household, because the records name none. "
+                    if shared.household is None
+                    else ""
+                )
+                + "The known guarantee of swapping (arXiv 2501.08449) is for its authors' permutation swapping, beside "
+                "all that stays exact; this method chooses households by their rarity, and the theorem does not speak "
+                f"of it. Exact here: tables of {self.within} and above.",
             ),
         )
 

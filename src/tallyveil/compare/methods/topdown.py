@@ -9,12 +9,14 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from tallyveil.accounting.events import Neighbours, PrivacyEvent
 from tallyveil.accounting.guarantee import compose
 from tallyveil.accounting.numbers import at_most, claim_text, delta_text
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.compare.inputs import SharedInput
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import (
+    FALSE_ALARMS,
     Certificate,
     NoisyAnswers,
     Published,
@@ -26,6 +28,7 @@ from tallyveil.declared import Exact
 from tallyveil.errors import ConfigError
 from tallyveil.files.geography import read_geography, read_shares
 from tallyveil.files.histograms import read_histogram
+from tallyveil.geography.spine import Spine
 from tallyveil.geography.tables import GEOCODE
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
@@ -66,12 +69,12 @@ class TopDown(Method):
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
-        root = office.work / f"{self.kind}-{len(list(office.work.iterdir()))}"
+        root = office.work / "release"
         records = write_records(office.shared, root.with_suffix(".parquet"))
         plan = replace(with_budget(office.plan, self.budget), records=records)
         # The text of the key names no budget: releases at different budgets have unrelated noise all the same, because
         # the key of a run is bound to its plan.
-        run_release(plan, root, test_key=insecure_key(f"compare {office.draws.text}"))
+        run_release(plan, root, test_key=insecure_key(f"compare {office.draws.text}"), workers=1)
         return published_release(root, plan, office.shared)
 
 
@@ -104,13 +107,15 @@ def published_release(
     tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
     noisy: tuple[NoisyAnswers, ...] = ()
     if plan.measurements == "full":
-        noisy = _noisy(plan, shared, StoredMeasurements(root, spine, read_shares(root, spine)))
+        noisy = _noisy(plan, shared, spine, StoredMeasurements(root, spine, read_shares(root, spine)))
     return Published(
         tables,
         observed_law(shared, tables),
         SummedQuestions(counts),
         noisy=noisy,
-        certificate=_certificate(plan),
+        certificate=certificate_of(
+            plan.event(), plan.event(), plan.neighbours, plan.delta, plan.budget_unit, plan.spent
+        ),
         notes=notes,
     )
 
@@ -150,7 +155,9 @@ def write_records(shared: SharedInput, path: Path) -> RecordsInput:
     )
 
 
-def _noisy(plan: StatedPlan, shared: SharedInput, stored: StoredMeasurements) -> tuple[NoisyAnswers, ...]:
+def _noisy(
+    plan: StatedPlan, shared: SharedInput, spine: Spine, stored: StoredMeasurements
+) -> tuple[NoisyAnswers, ...]:
     """The noisy answers at the geolevels that readers know; none for other laws than the discrete Gaussian."""
     if plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return ()
@@ -158,18 +165,40 @@ def _noisy(plan: StatedPlan, shared: SharedInput, stored: StoredMeasurements) ->
     for areas in shared.geolevels:
         if areas.name not in plan.strategy.geolevels:
             continue
+        level = spine.level_index(areas.name)
+        # The steps of a spine may number geounits anew, and may have others at a geolevel of the same name.
+        rows = spine.locate(level, list(areas.codes))
+        if (rows < 0).any():
+            continue
         for query in plan.strategy.queries(areas.name):
             size = plan.query(query).size
-            measured = stored.measure(areas.name, query, 0, areas.n_areas, np.arange(size))
-            answers.append(NoisyAnswers((areas.name, query), measured.values, measured.variances))
+            measured = stored.measure(areas.name, query, 0, spine.n_geounits(level), np.arange(size))
+            answers.append(NoisyAnswers((areas.name, query), measured.values[rows], measured.variances[rows]))
     return tuple(answers)
 
 
-def _certificate(plan: StatedPlan) -> Certificate:
-    guarantee = compose(plan.event(), neighbours=plan.neighbours)
-    epsilon = claim_text(guarantee.epsilon(plan.delta).upper)
+def certificate_of(
+    changed: PrivacyEvent,
+    event: PrivacyEvent,
+    neighbours: Neighbours,
+    delta: Fraction,
+    unit: str,
+    spent: Fraction,
+) -> Certificate:
+    """What is proved.
+
+    Args:
+        changed: The event for one record that changes its value, which attackers are after.
+        event: The event as the office states it.
+        neighbours: Of the statement.
+        delta: Of the statement.
+        unit, spent: The budget.
+    """
+    guarantee, stated = (compose(part, neighbours=neighbours) for part in (changed, event))
+    epsilon = claim_text(stated.epsilon(delta).upper)
     return Certificate(
         min(1.0, guarantee.advantage().upper),
-        f"{plan.budget_unit} = {at_most(plan.spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(plan.delta)}",
+        1.0 - guarantee.beta(Fraction(FALSE_ALARMS)).lower,
+        f"{unit} = {at_most(spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(delta)}",
         guarantee.invariants,
     )

@@ -28,7 +28,7 @@ standard errors 2 and 5, and z = 2: A = 9900, B = 1000, C = 84, and the ends are
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.rising_curve import RisingCurve, rising_curve
 from tallyveil.exact import as_given
 from tallyveil.schema.counts import LARGEST_LEVEL
+from tallyveil.words.language import phrase
 
 FAR = 9.0
 """Below -9 standard errors, the lower tail of the normal law is too small for double precision."""
@@ -86,6 +87,14 @@ class UnifiedBelt:
         return np.where(np.isnan(x), np.nan, np.maximum(low, 0.0)), high
 
 
+def two_sided_quantile(level: float) -> float:
+    """How many standard errors a normal interval of a level reaches to each side of its estimate."""
+    from scipy.special import ndtri  # here, since most runs make no intervals
+
+    # Half of what is not covered lies on each side.
+    return float(ndtri(0.5 + level / 2))
+
+
 @lru_cache(maxsize=16)
 def unified_belt(level: float) -> UnifiedBelt:
     """Tabulate the interval for a level. The ends are accurate to 1e-8 standard errors.
@@ -95,7 +104,7 @@ def unified_belt(level: float) -> UnifiedBelt:
     """
     from scipy.special import ndtri  # here, since most runs make no intervals
 
-    two_sided, one_sided = float(ndtri(0.5 + level / 2)), float(ndtri(level))
+    two_sided, one_sided = two_sided_quantile(level), float(ndtri(level))
     # Squared spacing, and without the mean 0, at which the lower end of acceptance is -infinity.
     means = two_sided * np.linspace(0.0, 1.0, KNOTS)[1:] ** 2
     d = _half_widths(means, level, one_sided, two_sided)
@@ -179,7 +188,7 @@ def _is_kept(quadratic: tuple[float, float, float], ratio: float) -> bool:
 
 IntervalKind = Literal["unified", "normal", "none"]
 
-NO_INTERVALS = (
+NO_INTERVALS = phrase(
     "There are no intervals, because the noise is discrete Laplace. The sum of a few draws of such noise has heavier "
     "tails than a normal law, so that an interval of normal quantiles would contain the count before noise less often "
     "than stated. Estimates are unbiased, and standard errors are those of this noise. They cover the privacy noise "
@@ -217,12 +226,15 @@ class Intervals:
 
 def sentence_of(level: float, simultaneous: int = 1) -> str:
     """What intervals of a level cover, and what they do not cover."""
-    return _sentence(level, None if simultaneous == 1 else f"all {simultaneous:,} intervals")
+    if simultaneous == 1:
+        return COVERS_COUNT.format(number=f"{100 * level:g}")
+    # Of a number of intervals that somebody asks for; no page of a release says it.
+    return sentence_of_tables(level).replace("intervals of a table", f"{simultaneous:,} intervals")
 
 
 def sentence_of_tables(level: float) -> str:
     """The same, if all intervals of a table together have the level."""
-    return _sentence(level, "all intervals of a table")
+    return COVERS_TABLE.format(number=f"{100 * level:g}")
 
 
 def covers_of_tables(model: TreeModel, level: float, *, simultaneous: bool) -> str:
@@ -232,16 +244,18 @@ def covers_of_tables(model: TreeModel, level: float, *, simultaneous: bool) -> s
     return sentence_of_tables(level) if simultaneous else sentence_of(level)
 
 
-def _sentence(level: float, together: str | None) -> str:
-    what = "an interval made this way contains the count before noise"
-    if together is not None:
-        what = f"{together} contain their counts before noise (Bonferroni)"
-    return (
-        f"In {100 * level:g} of 100 repetitions of the privacy noise {what}. It covers the privacy noise only: neither "
-        "errors of the count itself, nor those of coverage or response. The published number need not be in its "
-        "middle: published numbers are whole and never below zero, which moves many of them a little. The interval of "
-        "a sum is not the sum of the intervals."
-    )
+COVERS_COUNT: Final = phrase(
+    "In {number} of 100 repetitions of the privacy noise an interval made this way contains the count before noise. It "
+    "covers the privacy noise only: neither errors of the count itself, nor those of coverage or response. The "
+    "published number need not be in its middle: published numbers are whole and never below zero, which moves many of "
+    "them a little. The interval of a sum is not the sum of the intervals."
+)
+COVERS_TABLE: Final = phrase(
+    "In {number} of 100 repetitions of the privacy noise all intervals of a table contain their counts before noise "
+    "(Bonferroni). It covers the privacy noise only: neither errors of the count itself, nor those of coverage or "
+    "response. The published number need not be in its middle: published numbers are whole and never below zero, which "
+    "moves many of them a little. The interval of a sum is not the sum of the intervals."
+)
 
 
 def intervals_of(
@@ -274,10 +288,7 @@ def intervals_of(
     known = np.isfinite(errors)
     with np.errstate(invalid="ignore", over="ignore"):
         if kind == "normal":
-            from scipy.special import ndtri  # here, since most runs make no intervals
-
-            # Half of what is not covered lies on each side.
-            reach = ndtri(0.5 + each / 2) * errors
+            reach = two_sided_quantile(each) * errors
             low, high = answers.estimates - reach, answers.estimates + reach
         else:
             low, high = _unified(answers.estimates, errors, each)

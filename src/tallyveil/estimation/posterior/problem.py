@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.errors import ConfigError, SolverError
@@ -242,6 +241,9 @@ def _inverse_sigma_squared(precision: float) -> float:
     # From a variance of 2 on, the two differ by less than 1e-13.
     if precision <= 0.5:
         return precision
+    # Here, since importing it takes a tenth of a second, and most runs have no use for it.
+    from scipy.optimize import brentq
+
     values = np.arange(1, 40)  # beyond 40 the law with a variance below 2 has less than 1e-170
 
     def variance(inverse: float) -> float:

@@ -28,7 +28,7 @@ from tallyveil.estimation.posterior.convergence import (
     effective_sizes,
     split_reduction,
 )
-from tallyveil.estimation.posterior.prior import CLASSES, Common, averaged
+from tallyveil.estimation.posterior.prior import CLASSES, Common, Parameters, averaged
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 from tallyveil.estimation.posterior.residuals import Residuals, residuals_of, squared_residuals
 from tallyveil.schema.counts import PublicCounts
@@ -124,6 +124,40 @@ class _Segment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HeldChain:
+    """A chain that waits, and its segments so far.
+
+    Attributes:
+        counts: Its table.
+        parameters: Its parameters.
+        sweep: Sweeps done.
+        segments: What is remembered of them.
+    """
+
+    counts: PublicCounts
+    parameters: Parameters
+    sweep: int
+    segments: list[_Segment]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """Chains that were compared and go on, so that an interrupted command can begin here.
+
+    Attributes:
+        common: The common parameters that were learned.
+        chains: The chains; none before they were compared for the first time.
+        done: Segments of each chain.
+        per_segment: Sweeps of each segment.
+    """
+
+    common: Common
+    chains: list[HeldChain]
+    done: int
+    per_segment: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Sampled:
     """What chains that agree have drawn.
 
@@ -181,6 +215,20 @@ class _Watched:
             )
         )
 
+    def held(self) -> HeldChain:
+        """The chain as it is now."""
+        chain = self.chain
+        return HeldChain(_sparse(chain), chain.parameters, chain.sweep, self.segments)
+
+    @classmethod
+    def of(cls, problem: PosteriorProblem, key: int, number: int, held: HeldChain) -> "_Watched":
+        """A chain that goes on: its randomness is a function of its number and of the sweep."""
+        counts = held.counts.dense(0, problem.n_blocks, problem.schema.size).astype(np.int32)
+        chain = Chain(
+            problem, key, number, problem.state(counts), _writable(held.parameters), held.sweep, True
+        )
+        return cls(chain, list(held.segments))
+
     def halve(self) -> None:
         """Join segments in pairs, so that as many again can follow."""
         pairs = zip(self.segments[::2], self.segments[1::2], strict=True)
@@ -208,6 +256,8 @@ def sample(
     longest: int = LONGEST,
     workers: int = 1,
     advanced: Callable[[int], None] = lambda sweeps: None,
+    begun: Progress | None = None,
+    save: Callable[[Progress], None] = lambda progress: None,
 ) -> Sampled:
     """Draw tables of counts from the posterior.
 
@@ -219,6 +269,9 @@ def sample(
         longest: Sweeps of a chain after which it is given up.
         workers: Chains that run at once. Draws do not depend on it.
         advanced: Told of finished sweeps.
+        begun: What `save` was given when the same draws were begun before; None to begin. Draws do not depend on it.
+        save: Given what an interrupted command can go on from: the common parameters, and the chains whenever they were
+            compared.
     Returns:
         The draws, and what chains say about them.
     Raises:
@@ -227,11 +280,17 @@ def sample(
     stopped = Event()
     with ThreadPoolExecutor(max_workers=max(1, min(workers, CHAINS))) as pool:
         try:
-            common = _learned(pool, problem, key, counts, stopped)
-            far = [pool.submit(_far, problem, key, i, counts, common) for i in range(CHAINS)]
-            chains = [_Watched(chain) for chain in _results(far)]
-            per_segment = FIRST_SWEEPS // FIRST_SEGMENTS
-            done = 0
+            if begun is None:
+                common = _learned(pool, problem, key, counts, stopped)
+                begun = Progress(common, [], 0, FIRST_SWEEPS // FIRST_SEGMENTS)
+                save(begun)
+            common, done, per_segment = begun.common, begun.done, begun.per_segment
+            if begun.chains:
+                chains = [_Watched.of(problem, key, i, held) for i, held in enumerate(begun.chains)]
+                advanced(done * per_segment)
+            else:
+                far = [pool.submit(_far, problem, key, i, counts, common) for i in range(CHAINS)]
+                chains = [_Watched(chain) for chain in _results(far)]
             while True:
                 _results([pool.submit(watched.run, per_segment, stopped) for watched in chains])
                 advanced(per_segment)
@@ -243,13 +302,15 @@ def sample(
                 if convergence.passed:
                     states = [segment.squares_of_residuals for segments in kept for segment in segments]
                     return Sampled(_spread(kept, number), convergence, common, residuals_of(problem, states))
-                if (done + MORE_SEGMENTS) * per_segment > longest:
-                    raise _not_converged(convergence)
+                is_last = (done + MORE_SEGMENTS) * per_segment > longest
                 if done == SEGMENTS:
                     for watched in chains:
                         watched.halve()
                     done //= 2
                     per_segment *= 2
+                save(Progress(common, [watched.held() for watched in chains], done, per_segment))
+                if is_last:
+                    raise _not_converged(convergence)
         finally:
             # The pool waits for its threads: after Ctrl-C they end with the sweep they are at.
             stopped.set()
@@ -261,6 +322,22 @@ def _results(running: Sequence[Future[Result]]) -> list[Result]:
     while wait(running, timeout=LISTENING).not_done:
         pass
     return [future.result() for future in running]
+
+
+def _writable(parameters: Parameters) -> Parameters:
+    """Parameters whose arrays compiled code may take: those of an archive are read-only."""
+    common = parameters.common
+    return Parameters(
+        replace(
+            common,
+            near=tuple(near.copy() for near in common.near),
+            concentration=common.concentration.copy(),
+            log_class_share=common.log_class_share.copy(),
+        ),
+        tuple(shares.copy() for shares in parameters.shares),
+        parameters.block_class.copy(),
+        parameters.size_mean.copy(),
+    )
 
 
 def _learned(
@@ -373,7 +450,7 @@ def _not_converged(convergence: Convergence) -> SolverError:
         f"the largest R-hat is {convergence.reduction:.3f} (wanted at most {MOST_REDUCTION}) and the least effective "
         f"sample size {convergence.effective:.0f} (wanted at least {LEAST_SIZE:.0f}); the 99th percentile of R-hat is "
         f"{convergence.at_families:.3f} at families and {convergence.at_blocks:.3f} at blocks (wanted at most "
-        f"{MOST_AT_SMALL}). Nothing was written. Allow more sweeps; chains that still disagree then have a law that "
-        "this sampler cannot draw from.",
+        f"{MOST_AT_SMALL}). Nothing was written. Allow more sweeps: the same command goes on where the chains stopped. "
+        "Chains that still disagree then have a law that this sampler cannot draw from.",
         code="draws-not-converged",
     )

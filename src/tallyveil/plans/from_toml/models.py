@@ -15,6 +15,7 @@ from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.runs.executor import WANTED_ADDRESS, is_address
 from tallyveil.schema.counts import LARGEST_COUNT
+from tallyveil.schema.labels import LabelsByLanguage
 from tallyveil.schema.names import PlainName
 from tallyveil.schema.schema import SchemaTable
 from tallyveil.storage.addresses import InputPath
@@ -254,3 +255,8 @@ class ReleaseFile(Table):
     outputs: OutputsTable = Field(default_factory=OutputsTable)
     execution: ExecutionTable = Field(default_factory=ExecutionTable)
     book: BookTable | None = None
+    labels: LabelsByLanguage = Field(
+        default=(),
+        description="What the release and its parts are called, in a table for each language. The pages of the release "
+        "are then in these languages, the first of them without a choice.",
+    )

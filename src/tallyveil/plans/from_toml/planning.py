@@ -385,6 +385,7 @@ def plan_of(file: ReleaseFile) -> ReleasePlan:
         geography=geography,
         cluster=_cluster(file.execution),
         book=None if file.book is None else file.book.path,
+        labels=file.labels,
     )
     # Last, because it looks at the parts of the plan together; each has been checked by itself.
     refuse_unfit(plan)

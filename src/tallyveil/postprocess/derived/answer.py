@@ -10,16 +10,16 @@ by 50, with a standard error of (3^2 + 4^2)^(1/2) = 5.
 
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from tallyveil.arrays import Floats
 from tallyveil.estimation.intervals.covariance import TreeCovariance
-from tallyveil.estimation.intervals.interval import NO_INTERVALS, rounded_inward
+from tallyveil.estimation.intervals.interval import NO_INTERVALS, rounded_inward, two_sided_quantile
 from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.files.intervals import DECIMALS
 from tallyveil.files.marks import short_mark
@@ -28,7 +28,9 @@ from tallyveil.postprocess.derived.numbers import SHARE_DECIMALS, VALUES, number
 from tallyveil.postprocess.derived.question import refused
 from tallyveil.postprocess.intervals.fits import LARGEST_SHARE
 from tallyveil.schema.names import closest_hint
+from tallyveil.storage.write import write_file, write_parquet
 
+ANSWER_ENDINGS: Final = (".csv", ".parquet")
 AnswerKind = Literal["count", "number", "level"]
 """Whether the rows are counts, other numbers, or levels of an attribute."""
 
@@ -72,6 +74,7 @@ class Answer:
         limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
         covers: What the intervals cover, or why the noise allows none.
         warnings: What must be said wherever the release is shown.
+        of_draws: What the numbers in the columns `drawn`, `drawn_lower` and `drawn_upper` assume; empty without them.
     """
 
     table: pl.DataFrame
@@ -82,6 +85,7 @@ class Answer:
     _kind: AnswerKind = field(repr=False)
     _runs: frozenset[str] = field(repr=False)
     _counts: tuple[JointCounts, ...] = field(repr=False)
+    of_draws: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -150,7 +154,7 @@ class Answer:
         if NO_INTERVALS in (self.covers, other.covers):
             reach, covers = np.full(len(values), np.nan), NO_INTERVALS
         else:
-            reach = float(ndtri(0.5 + self.level / 2)) * errors
+            reach = two_sided_quantile(self.level) * errors
         low, high = values - reach, values + reach
         if is_count:
             low, high = rounded_inward(values, low, high, least=-np.inf)
@@ -185,10 +189,34 @@ class Answer:
         return f"<strong>Answer{short_mark(self.warnings)}</strong>{self.table._repr_html_()}"
 
 
+def write_answer(answer: Answer, question: str, path: Path) -> None:
+    """Write an answer to a file whose name ends in one of `ANSWER_ENDINGS`.
+
+    Args:
+        answer: The answer.
+        question: The question, which a Parquet file has in its metadata.
+        path: The file.
+    Raises:
+        StoreError: it cannot be written.
+    """
+    if path.suffix == ".csv":
+        write_file(path, answer.table.write_csv)
+        return
+    tags = {"question": question, "level": f"{answer.level:g}", "covers": answer.covers}
+    if answer.of_draws:
+        tags["of_draws"] = answer.of_draws
+    write_parquet(path, answer.table, tags)
+
+
 def _refuse_pair(first: Answer, second: Answer) -> None:
     """Refuse answers of which there is no difference; raises ConfigError."""
     if not isinstance(second, Answer):
         raise refused("minus takes the answer of another release, as release.ask(...) gives it.")
+    if first.of_draws or second.of_draws:
+        raise refused(
+            "an answer has numbers from draws, which have no difference with those of another release here. Ask both "
+            "releases without draws."
+        )
     if first._runs & second._runs:
         raise refused(
             "both answers follow from the same measurements, so that their noise is not independent. For areas of one "

@@ -18,6 +18,8 @@ index has the joint covariances of the counts of its row.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
@@ -29,9 +31,9 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats
 from tallyveil.estimation.intervals.answers import Answers, region_answers
-from tallyveil.estimation.intervals.covariance import TreeCovariance, tree_covariance
+from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import TreeEstimate, fit_tree
-from tallyveil.estimation.intervals.indices import Index, index_of, plain_index, quantile_sums, quantiles_of
+from tallyveil.estimation.intervals.indices import Index, index_of, quantile_sums, quantiles_of
 from tallyveil.estimation.intervals.interval import NO_INTERVALS, refuse_level, sentence_of
 from tallyveil.estimation.intervals.joint import Asked
 from tallyveil.estimation.intervals.model import TreeModel
@@ -44,17 +46,23 @@ from tallyveil.files.marks import marks_of
 from tallyveil.measurements.store import FOLDER
 from tallyveil.postprocess.constraint_files import INVARIANTS
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
-from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, family_of, region_of_all
-from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice
+from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, region_of_all
+from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice, finest_counts
 from tallyveil.postprocess.derived.numbers import Columns, Numbers, Quotient
+from tallyveil.postprocess.derived.plain import by_kind, plain_numbers
 from tallyveil.postprocess.derived.question import LIMIT, Question, refused
-from tallyveil.postprocess.intervals.fits import fits_of
+from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, whole_fit
 from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
 from tallyveil.printable import short_name
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.system import usable_cores
 
 MOST_INDICES: Final = 4096
 """Indices of an answer, of which each is a pass up the tree: some 10 ms. Twice as many take twice the time."""
+MOST_TREES: Final = 2
+"""Trees of tables apart that are in memory, each up to some GB in a state. Twice as many take twice the memory; half as
+many make a reader wait who goes back and forth between a few tables."""
 MOST_LIMIT: Final = 1000.0
 """An interval a thousand times as wide as the number says nothing of it, so that a greater limit is meant by nobody."""
 
@@ -67,12 +75,14 @@ class Terms:
         level: Coverage of every interval.
         limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
         threshold: A share or a deviation to which every row is held; None for none.
+        draws: Folder with draws of the release, from which each number is computed, too; None for none.
         workers: Number of threads; None for one per core.
     """
 
     level: float = 0.95
     limit: float = LIMIT
     threshold: float | None = None
+    draws: Path | None = None
     workers: int | None = None
 
 
@@ -83,27 +93,14 @@ class _Fitted:
     Attributes:
         model: The model of the measurements.
         rows: Coefficients of the answers of the query that is estimated; shape (answers, n_cells).
-        tree: Its covariances.
         estimate: Its estimates.
         workers: Number of threads.
     """
 
     model: TreeModel
     rows: Floats
-    tree: TreeCovariance
     estimate: TreeEstimate
     workers: int
-
-    @classmethod
-    def of(cls, asked: Asking, workers: int) -> "_Fitted":
-        """Fit what the question needs; raises StoreError and SchemaError as `fits_of` does."""
-        release = asked.release
-        _, with_bounds = bounds_choice(release, with_bounds=True)
-        require_unchanged_files(release.root, release.manifest, {FOLDER, INVARIANTS})
-        (fit,) = fits_of(release, [asked.base], with_bounds=with_bounds)
-        tree = tree_covariance(fit.model, workers=workers)
-        estimate = fit_tree(tree, fit.rows(release), fit.invariants(release), workers=workers)
-        return cls(fit.model, fit.questions.rows(), tree, estimate, workers)
 
     def answers(self, regions: Sequence[Region], weights: NDArray[Any]) -> Answers:
         """Sums of the answers of `base` with weights (sums, answers); arrays of shape (regions, sums)."""
@@ -113,7 +110,137 @@ class _Fitted:
     def joint(self, regions: Sequence[Region], weights: NDArray[Any], variances: Floats) -> JointCounts:
         """Every sum about every region, region by region."""
         region, row = np.divmod(np.arange(len(regions) * len(weights)), len(weights))
-        return JointCounts(self.tree, Asked(regions, region, weights @ self.rows, row), variances.ravel())
+        asked = Asked(regions, region, weights @ self.rows, row)
+        return JointCounts(self.estimate.covariance, asked, variances.ravel())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tree:
+    """The estimates of a whole tree.
+
+    Attributes:
+        fit: The model that they follow from.
+        estimate: The estimates.
+    """
+
+    fit: IntervalFit
+    estimate: TreeEstimate
+
+
+class AskedRelease:
+    """A finished release that answers questions, one at a time. What does not depend on a question is computed once.
+
+    The files that are read are held to their digests when they are first needed. Estimates are made of the whole tree,
+    and kept for the next question: of a release with one model of all cells there are no others, and of one with a
+    model for each table (`StatedPlan.tables_apart`) the last few are kept.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Open the release.
+
+        Args:
+            root: Its folder; or a folder of measurements, whose answers have no published counts.
+        Raises:
+            StoreError: the folder holds no finished release, or one without measurements, or with a changed file.
+        """
+        self.release = open_release(root, kinds=(ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS))
+        refuse_partial_measurements(self.release)
+        self._trees: dict[bytes, _Tree] = {}
+
+    @cached_property
+    def _counts(self) -> PublicCounts | None:
+        return finest_counts(self.release)
+
+    @cached_property
+    def _with_bounds(self) -> bool:
+        _, with_bounds = bounds_choice(self.release, with_bounds=True)
+        require_unchanged_files(self.release.root, self.release.manifest, {FOLDER, INVARIANTS})
+        return with_bounds
+
+    def prepare(self, workers: int | None = None) -> None:
+        """Make the estimates of the whole tree, if all questions have one tree. Otherwise the first answer does."""
+        if not self.release.stated.tables_apart and not self._trees:
+            total = Question()
+            self._fit(asking(total, self.release, self._counts, None), workers or usable_cores())
+
+    def answer(
+        self,
+        question: Question,
+        *,
+        districts: Mapping[str, pl.Series] | None = None,
+        per: Mapping[str, float] | None = None,
+        terms: Terms = Terms(),
+    ) -> Answer:
+        """Answer a question; arguments and errors as for `answer_question`."""
+        _refuse_terms(question, terms)
+        asked = asking(question, self.release, self._counts, districts)
+        divisors = None if per is None else _divisors(per, asked.names, question)
+        # Before the estimates are made, which takes longer: draws that cannot answer are refused at once.
+        drawn, said_of_draws = {}, ""
+        if terms.draws is not None:
+            # Here, since most questions need no draws, and the sampler behind them takes long to import.
+            from tallyveil.postprocess.derived.drawn import OpenedDraws
+
+            draws = OpenedDraws.of(terms.draws, self.release, terms.level)
+            drawn, said_of_draws = draws.columns(asked, divisors, terms.level), draws.statement
+        fitted = self._fit(asked, terms.workers or usable_cores())
+        numbers = Numbers(fitted.model, terms.level, terms.limit, terms.threshold)
+        answer_kind: AnswerKind = "count"
+        joint: tuple[JointCounts, ...] = ()
+        if question.measure is not None:
+            answer_kind = "level" if question.measure.is_quantile else "number"
+            columns = (_quantiles if question.measure.is_quantile else _indices)(asked, fitted, numbers)
+        else:
+            regions = asked.regions()
+            if question.share_of is not None:
+                columns, counts = _shares(asked, regions, fitted, numbers)
+            elif question.is_deviation:
+                columns, counts = _deviations(asked, regions, fitted, numbers)
+            else:
+                columns, counts = _counts(asked, regions, fitted, numbers, divisors)
+            joint = (counts,)
+            if question.share_of is not None or question.is_deviation or divisors is not None:
+                answer_kind = "number"
+        covers = sentence_of(terms.level) if fitted.model.gaussian else NO_INTERVALS
+        return Answer(
+            pl.DataFrame(asked.labelled() | columns | drawn),
+            terms.level,
+            terms.limit,
+            covers,
+            marks_of(self.release.manifest).warnings,
+            answer_kind,
+            frozenset([self.release.manifest.spender]),
+            joint,
+            said_of_draws,
+        )
+
+    def _fit(self, asked: Asking, workers: int) -> _Fitted:
+        """The estimates of what the question needs; raises StoreError and SchemaError as `fits_of` does."""
+        apart = self.release.stated.tables_apart
+        key = _key(asked.base) if apart else b""
+        # At the end, so that what was not asked for the longest time goes first.
+        tree = self._trees[key] = self._trees.pop(key, None) or self._tree(asked.base, workers)
+        fit = tree.fit if apart else whole_fit(tree.fit.model, [asked.base])
+        return _Fitted(fit.model, fit.questions.rows(), tree.estimate, workers)
+
+    def _tree(self, base: QueryGroup, workers: int) -> _Tree:
+        # Let go before the next one is made, so that no more than MOST_TREES are in memory.
+        while len(self._trees) >= MOST_TREES:
+            self._trees.pop(next(iter(self._trees)))
+        (fit,) = fits_of(self.release, [base], with_bounds=self._with_bounds)
+        tree = tree_covariance(fit.model, workers=workers)
+        return _Tree(
+            fit, fit_tree(tree, fit.rows(self.release), fit.invariants(self.release), workers=workers)
+        )
+
+
+def _key(query: QueryGroup) -> bytes:
+    """What tells queries apart: queries of different questions have one name."""
+    digest = sha256()
+    for factor in query.factors:
+        digest.update(b"".join(layer.tobytes() for layer in factor.layers))
+        digest.update(len(factor.layers).to_bytes(8, "big"))
+    return digest.digest()
 
 
 def answer_question(
@@ -129,7 +256,8 @@ def answer_question(
     Args:
         root: Release folder; or a folder of measurements, whose answers have no published counts.
         question: The question.
-        districts: Finest geocodes of each area of the rows, by its name; None for the areas that the question names.
+        districts: Geocodes of each area of the rows, by its name: of finest geounits, or of other areas in it; None for
+            the areas that the question names.
         per: A public number for each area, by which its counts are divided; None for counts or shares.
         terms: How it is answered.
     Raises:
@@ -138,40 +266,7 @@ def answer_question(
         StoreError: the folder holds no finished release, lacks measurements, or has a changed file.
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
-    _refuse_terms(question, terms)
-    release = open_release(root, kinds=(ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS))
-    refuse_partial_measurements(release)
-    asked = asking(question, release, districts)
-    divisors = None if per is None else _divisors(per, asked.names, question)
-    fitted = _Fitted.of(asked, terms.workers or usable_cores())
-    numbers = Numbers(fitted.model, terms.level, terms.limit, terms.threshold)
-    answer_kind: AnswerKind = "count"
-    joint: tuple[JointCounts, ...] = ()
-    if question.measure is not None:
-        answer_kind = "level" if question.measure.is_quantile else "number"
-        columns = (_quantiles if question.measure.is_quantile else _indices)(asked, fitted, numbers)
-    else:
-        regions = asked.regions()
-        if question.share_of is not None:
-            columns, counts = _shares(asked, regions, fitted, numbers)
-        elif question.is_deviation:
-            columns, counts = _deviations(asked, regions, fitted, numbers)
-        else:
-            columns, counts = _counts(asked, regions, fitted, numbers, divisors)
-        joint = (counts,)
-        if question.share_of is not None or question.is_deviation or divisors is not None:
-            answer_kind = "number"
-    covers = sentence_of(terms.level) if fitted.model.gaussian else NO_INTERVALS
-    return Answer(
-        pl.DataFrame(asked.labelled() | columns),
-        terms.level,
-        terms.limit,
-        covers,
-        marks_of(release.manifest).warnings,
-        answer_kind,
-        frozenset([release.manifest.spender]),
-        joint,
-    )
+    return AskedRelease(root).answer(question, districts=districts, per=per, terms=terms)
 
 
 def _refuse_terms(question: Question, terms: Terms) -> None:
@@ -198,11 +293,10 @@ def _counts(
     asked: Asking, regions: list[Region], fitted: _Fitted, numbers: Numbers, divisors: Floats | None
 ) -> tuple[Columns, JointCounts]:
     answers = fitted.answers(regions, asked.counted)
-    published = asked.published(asked.counted)
     columns = numbers.counts(
         answers.estimates.ravel(),
         answers.variances.ravel(),
-        None if published is None else published.ravel(),
+        plain_numbers(asked, divisors),
         None if divisors is None else np.repeat(divisors, len(asked.counted)),
         is_difference=asked.minus is not None,
     )
@@ -215,8 +309,7 @@ def _shares(
     # A share is asked for together with its denominator and the sum of both: one pass up the tree for all.
     kinds = np.stack([asked.counted, asked.whole, asked.whole + asked.counted])
     answers = fitted.answers(regions, kinds.reshape(-1, kinds.shape[2]))
-    values, variances = (_by_kind(part, len(kinds)) for part in (answers.estimates, answers.variances))
-    published = asked.published(kinds[:2].reshape(-1, kinds.shape[2]))
+    values, variances = (by_kind(part, len(kinds)) for part in (answers.estimates, answers.variances))
     first, second, together = variances
     with np.errstate(invalid="ignore"):
         both = 0.5 * (together - first - second)
@@ -227,7 +320,7 @@ def _shares(
             first,
             second,
             both,
-            None if published is None else tuple(_by_kind(published, 2)),
+            plain_numbers(asked, None),
             is_deviation=False,
         )
     )
@@ -245,7 +338,6 @@ def _deviations(
     both = counts.covariances_with(means)
     second = np.einsum("rs,rs->s", means, np.nan_to_num(both))
     own = np.tile(np.arange(each), n)
-    published = asked.published(asked.counted)
     known = np.isfinite(both).all(axis=0)
     columns = numbers.quotients(
         Quotient(
@@ -255,7 +347,7 @@ def _deviations(
             # Of a total that is known exactly, it may come out a rounding error below zero.
             np.where(known, np.maximum(second, 0.0), np.inf)[own],
             both[np.arange(n * each), own],
-            None if published is None else (published.ravel(), published.mean(axis=0)[own]),
+            plain_numbers(asked, None),
             is_deviation=True,
         )
     )
@@ -277,15 +369,10 @@ def _quantiles(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
     people, error = (part[:, -1] / (1 - measure.part) for part in (estimates, np.sqrt(variances)))
     there = determined & (people > numbers.quantile * error)
     levels = quantiles_of(estimates, variances, numbers.quantile)
-    counts = asked.published(asked.counted)
-    published = None
-    if counts is not None:
-        counts = asked.by_level(counts).reshape(-1, len(labels))
-        total = counts.sum(axis=1)
-        exact = quantiles_of(counts @ weights.T, np.zeros(counts.shape), numbers.quantile)
-        published = total, np.where(total > 0, exact.estimate, -1)
     at = np.sqrt(variances[np.arange(len(variances)), levels.estimate])
-    return numbers.quantiles(levels, labels, (people, at, measure.part), (determined, there), published)
+    return numbers.quantiles(
+        levels, labels, (people, at, measure.part), (determined, there), plain_numbers(asked, None)
+    )
 
 
 def _indices(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
@@ -298,25 +385,21 @@ def _indices(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
             f"{n_rows:,} indices are asked for, at most {MOST_INDICES:,} are computed. Ask for fewer areas."
         )
     weights = asked.by_level(asked.counted[None])[0]
-    units = list(asked.units())
-    most = max(len(parts) for parts in units)
+    family, cuts = asked.compared()
+    most = int(np.diff(cuts).max())
     if most * levels > MOST_ANSWERS:
         raise refused(
             f"an index compares {most:,} areas by {levels} groups; at most {MOST_ANSWERS:,} counts are compared. "
             f"Choose a coarser geolevel than {str(asked.question.across)!r}, or smaller areas."
         )
-    family = family_of([unit for parts in units for unit in parts], asked.family.n_finest)
     regions = [region_of_all(family.members_of(number)) for number in range(family.n_entities)]
     every = weights.reshape(-1, weights.shape[2])
-    # The estimates and the published counts of all units at once; shape (units, rows of an area, levels).
+    # The estimates of all units at once; shape (units, rows of an area, levels).
     shape = len(regions), *weights.shape[:2]
     answers = fitted.answers(regions, every)
     estimates, variances = answers.estimates.reshape(shape), answers.variances.reshape(shape)
-    counts = asked.published(every, family)
     found: list[Index] = []
-    plain: list[float] = []
-    total: list[int] = []
-    for start, stop in pairwise(np.cumsum([0, *(len(parts) for parts in units)]).tolist()):
+    for start, stop in pairwise(cuts):
         for row, sums in enumerate(weights):
             x, spread = estimates[start:stop, row], variances[start:stop, row]
             if np.isfinite(spread).all():
@@ -324,17 +407,9 @@ def _indices(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
                 found.append(index_of(measure.kind, x, covariance, numbers.quantile))
             else:
                 found.append(Index(math.nan, math.nan, NOT_DETERMINED))
-            if counts is not None:
-                own = counts.reshape(shape)[start:stop, row]
-                plain.append(plain_index(measure.kind, own))
-                total.append(int(own.sum()))
-    told = (np.array(total, np.int64), np.array(plain)) if plain else None
-    return numbers.indices(found, math.log(levels) if measure.kind == "entropy" else 1.0, told)
-
-
-def _by_kind(numbers: NDArray[Any], n_kinds: int) -> NDArray[Any]:
-    """Numbers (regions, kinds x rows) by kind and not by region; shape (kinds, regions x rows)."""
-    return numbers.reshape(len(numbers), n_kinds, -1).swapaxes(0, 1).reshape(n_kinds, -1)
+    return numbers.indices(
+        found, math.log(levels) if measure.kind == "entropy" else 1.0, plain_numbers(asked, None)
+    )
 
 
 def _divisors(per: Mapping[str, float], names: Sequence[str], question: Question) -> Floats:

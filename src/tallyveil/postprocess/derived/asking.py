@@ -19,11 +19,13 @@ from tallyveil.arrays import Integers
 from tallyveil.estimation.intervals.regions import Region
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.postprocess.derived.district import area_family, area_members, published_counts
+from tallyveil.postprocess.derived.district import area_family, area_members
 from tallyveil.postprocess.derived.numbers import VALUES
 from tallyveil.postprocess.derived.question import Condition, Question, refused
+from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.printable import short_name
+from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.names import closest_hint
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.schema import Schema
@@ -82,6 +84,7 @@ class Asking:
         counted: How often every count of an area has each answer of `base`; shape (counts, answers).
         whole: The same of every denominator.
         is_by_area: Whether the rows name their area.
+        counts: The published counts of finest geounits; None without counts in the folder.
     """
 
     question: Question
@@ -94,6 +97,7 @@ class Asking:
     counted: Integers
     whole: Integers
     is_by_area: bool
+    counts: PublicCounts | None
 
     @property
     def rows(self) -> int:
@@ -129,14 +133,13 @@ class Asking:
         Returns:
             Shape (areas, sums); None without counts in the folder.
         """
-        counts = published_counts(self.release, family or self.family, [self.base])
-        if counts is None:
+        if self.counts is None:
             return None
+        answers = family_counts(self.counts, family or self.family, [self.base])
         if family is None and self.minus is not None:
-            less = published_counts(self.release, family_of([self.minus], self.family.n_finest), [self.base])
-            assert less is not None
-            counts = counts - less
-        sums: Integers = counts @ weights.T
+            less = family_of([self.minus], self.family.n_finest)
+            answers = answers - family_counts(self.counts, less, [self.base])
+        sums: Integers = answers @ weights.T
         return sums
 
     @property
@@ -155,8 +158,16 @@ class Asking:
         levels = self.shape[self.measured]
         return last.reshape(len(counts), len(self.counted) // levels, levels, *counts.shape[2:])
 
-    def units(self) -> Iterator[list[Integers]]:
-        """For each area, the parts that an index compares; the whole of it for an index that compares none."""
+    def compared(self) -> tuple[EntityFamily, list[int]]:
+        """The parts that an index compares, area by area, and where those of each area begin and the last ones end.
+
+        Of an index that compares none, the whole of each area is its only part.
+        """
+        units = list(self._units())
+        family = family_of([unit for parts in units for unit in parts], self.family.n_finest)
+        return family, np.cumsum([0, *(len(parts) for parts in units)]).tolist()
+
+    def _units(self) -> Iterator[list[Integers]]:
         across, spine = self.question.across, self.release.spine
         if across is None:
             yield from ([self.family.members_of(number)] for number in range(len(self.names)))
@@ -186,13 +197,20 @@ class Asking:
         return columns
 
 
-def asking(question: Question, release: FinishedRelease, districts: Mapping[str, pl.Series] | None) -> Asking:
+def asking(
+    question: Question,
+    release: FinishedRelease,
+    counts: PublicCounts | None,
+    districts: Mapping[str, pl.Series] | None,
+) -> Asking:
     """What a question means in a release.
 
     Args:
         question: The question.
         release: The release.
-        districts: Finest geocodes of each area of the rows, by its name; None for the areas that the question names.
+        counts: Its published counts of finest geounits; None without counts in the folder.
+        districts: Geocodes of each area of the rows, by its name: of finest geounits, or of other areas in it; None for
+            the areas that the question names.
     Raises:
         ConfigError: the question names something that the release does not have, contradicts itself, or is too large.
         GeographyError: an area does not exist.
@@ -202,7 +220,7 @@ def asking(question: Question, release: FinishedRelease, districts: Mapping[str,
     base, counted, whole = _queries(axes, release.schema)
     _refuse_large(len(names), len(counted), base.size)
     is_by_area = kind is not None or question.areas is not None or districts is not None
-    return Asking(question, release, names, family, minus, axes, base, counted, whole, is_by_area)
+    return Asking(question, release, names, family, minus, axes, base, counted, whole, is_by_area, counts)
 
 
 def _understood(question: Question, release: FinishedRelease) -> tuple[str | None, list[Axis]]:
@@ -402,10 +420,12 @@ def _areas_of(
             "one of these."
         )
     members: list[Integers]
-    if districts is not None:
+    if districts is not None and not _are_coarser(hierarchies, districts):
         named = {f"district {short_name(name)!r}": geocodes for name, geocodes in districts.items()}
         return list(districts), area_family(spine, named), minus
-    if isinstance(areas, dict):
+    if districts is not None:
+        names, members = list(districts), [union(codes.to_list()) for codes in districts.values()]
+    elif isinstance(areas, dict):
         names, members = list(areas), [union(codes) for codes in areas.values()]
     elif kind is None:
         names = [ALL if areas is None else " + ".join(dict.fromkeys(areas))]
@@ -421,6 +441,14 @@ def _areas_of(
     if not names or len(set(names)) < len(names):
         raise refused("the list of areas is empty or has an area twice. Name one or more areas, each once.")
     return names, family_of(members, n_finest), minus
+
+
+def _are_coarser(hierarchies: Hierarchies, districts: Mapping[str, pl.Series]) -> bool:
+    """Whether districts are given by areas that are no finest geounits, such as towns, as their first code says."""
+    spine, first = hierarchies.spine, next(iter(districts.values()))[:1]
+    if not len(first) or first.dtype != pl.String or spine.locate(spine.finest, first)[0] >= 0:
+        return False
+    return any(first[0] in hierarchies.codes_of(kind) for kind in _kinds(hierarchies))
 
 
 def family_of(members: Sequence[Integers], n_finest: int) -> EntityFamily:

@@ -44,6 +44,7 @@ from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, named_queries, open_release
 from tallyveil.printable import is_one_line, short_name, tabulated
+from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.names import closest_hint
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.system import usable_cores
@@ -111,11 +112,20 @@ def published_counts(
     Raises:
         StoreError: the file of the counts was changed.
     """
+    counts = finest_counts(release)
+    return None if counts is None else family_counts(counts, family, groups)
+
+
+def finest_counts(release: FinishedRelease) -> PublicCounts | None:
+    """The published counts of finest geounits; None without counts in the folder.
+
+    Raises:
+        StoreError: the file of the counts was changed.
+    """
     if not counts_path(release).is_file():
         return None
     require_unchanged(release.root, release.manifest, counts_path(release))
-    counts = read_histogram(release.root, release.spine.geolevels[-1], release.schema, release.spine)
-    return family_counts(counts, family, groups)
+    return read_histogram(release.root, release.spine.geolevels[-1], release.schema, release.spine)
 
 
 def counts_path(release: FinishedRelease) -> Path:

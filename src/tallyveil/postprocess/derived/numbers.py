@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.estimation.intervals.answers import Answers
@@ -32,6 +32,7 @@ from tallyveil.estimation.intervals.interval import (
     fieller_ends,
     intervals_if_any,
     rounded_inward,
+    two_sided_quantile,
 )
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.files.intervals import DECIMALS
@@ -44,11 +45,26 @@ SMALL: Final = "the count that it is a part of may be zero before noise, so that
 
 VALUES: Final = (
     *("count", "of", "published", "estimate", "standard_error", "lower", "upper"),
-    *("usable", "probability", "statement", "lacking"),
+    *("usable", "probability", "statement", "lacking", "drawn", "drawn_lower", "drawn_upper"),
 )
 """Columns of an answer beside those that say what a row is."""
 
 Columns = dict[str, pl.Series]
+
+
+class PlainNumbers(NamedTuple):
+    """The numbers of all rows of an answer; shape (rows,) each.
+
+    Attributes:
+        count: The people of each row.
+        of: The people of its denominator, or the mean that it is compared with; None where it has none.
+        number: What is asked for: the count, a share, a deviation or an index, or the number of a level of an
+            attribute. NaN where there is nobody to ask about.
+    """
+
+    count: Integers
+    of: Integers | Floats | None
+    number: Floats
 
 
 class Quotient(NamedTuple):
@@ -57,7 +73,7 @@ class Quotient(NamedTuple):
     Attributes:
         above, below: The estimates of a and b.
         first, second, both: Var a, Var b and Cov(a, b); infinite or NaN where a count is not determined.
-        published: The published a and b; None without counts in the folder.
+        published: The published a and b, and their quotient; None without counts in the folder.
         is_deviation: Whether the number is a / b - 1, which may be above 0 without a limit, and not a share.
     """
 
@@ -66,7 +82,7 @@ class Quotient(NamedTuple):
     first: Floats
     second: Floats
     both: Floats
-    published: tuple[Integers, Integers | Floats] | None
+    published: PlainNumbers | None
     is_deviation: bool
 
 
@@ -89,13 +105,13 @@ class Numbers:
     @property
     def quantile(self) -> float:
         """The normal quantile of the level, two-sided."""
-        return float(ndtri(0.5 + self.level / 2))
+        return two_sided_quantile(self.level)
 
     def counts(
         self,
         values: Floats,
         variances: Floats,
-        published: Integers | None,
+        published: PlainNumbers | None,
         scale: Floats | None,
         *,
         is_difference: bool,
@@ -111,11 +127,10 @@ class Numbers:
         low, high = ends.low, ends.high
         if ends.kind == "normal":
             low, high = rounded_inward(values, low, high, least=-np.inf)
-        counts = {} if published is None else {"count": pl.Series(published)}
-        errors, number = answers.standard_errors, None if published is None else published.astype(np.float64)
+        counts = {} if published is None else {"count": pl.Series(published.count)}
+        errors, number = answers.standard_errors, None if published is None else published.number
         if scale is not None:
             values, errors, low, high = (part / scale for part in (values, errors, low, high))
-            number = None if number is None else number / scale
             counts |= {} if number is None else {"published": pl.Series(number)}
         lacking = _reasons((NOT_DETERMINED, ~known))
         decimals = DECIMALS if scale is None else SHARE_DECIMALS
@@ -146,9 +161,8 @@ class Numbers:
                 )
         counts, number, shift = {}, None, float(of.is_deviation)
         if of.published is not None:
-            part, whole = of.published
-            number = part / np.where(whole > 0, whole, np.nan) - shift
-            counts = {"count": pl.Series(part), "of": pl.Series(whole)}
+            number = of.published.number
+            counts = {"count": pl.Series(of.published.count), "of": pl.Series(of.published.of)}
             counts["published"] = pl.Series(number).fill_nan(None)
         lacking = _reasons((SMALL, ~known), (NOT_DETERMINED, ~determined))
         numbers = (ratio - shift, errors, low - shift, high - shift)
@@ -161,7 +175,7 @@ class Numbers:
     def _statements(self, linear: "_Linear", known: NDArray[np.bool_], *, is_deviation: bool) -> Columns:
         assert self.threshold is not None
         # Bonferroni: of the statements of all rows, on both sides.
-        sure = float(ndtri(0.5 + (1 - (1 - self.level) / max(int(known.sum()), 1)) / 2))
+        sure = two_sided_quantile(1 - (1 - self.level) / max(int(known.sum()), 1))
         if is_deviation:
             over, under = linear.scores(1 + self.threshold), -linear.scores(1 - self.threshold)
             probability = np.maximum(1 - ndtr(over) - ndtr(under), 0.0)
@@ -183,7 +197,7 @@ class Numbers:
         labels: Sequence[str],
         spread: tuple[Floats, Floats, float],
         known: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-        published: tuple[Integers, Integers] | None,
+        published: PlainNumbers | None,
     ) -> Columns:
         """The columns of quantiles, which are levels of an attribute.
 
@@ -193,8 +207,8 @@ class Numbers:
             spread: Of each row the number of people, and the standard error of the number of people up to the quantile
                 less that part of all; and the part.
             known: Whether each row is determined, and whether it has anybody before noise.
-            published: The published number of people, and the quantile of the published counts, -1 where there is
-                nobody; None without counts in the folder.
+            published: The published number of people, and the quantile of the published counts; None without counts in
+                the folder.
         """
         (people, errors, part), (determined, there) = spread, known
         # The rank of the quantile is known as well as the people below it, or above it, whichever are fewer.
@@ -202,18 +216,16 @@ class Numbers:
         has_ends = there & self.model.gaussian
         counts: Columns = {}
         if published is not None:
-            counts = {"count": pl.Series(published[0]), "published": _labelled(published[1], labels)}
+            counts = {"count": pl.Series(published.count), "published": labelled(published.number, labels)}
         return counts | {
-            "estimate": _labelled(np.where(there, levels.estimate, -1), labels),
-            "lower": _labelled(np.where(has_ends, levels.low, -1), labels),
-            "upper": _labelled(np.where(has_ends, levels.high, -1), labels),
+            "estimate": labelled(np.where(there, levels.estimate, np.nan), labels),
+            "lower": labelled(np.where(has_ends, levels.low, np.nan), labels),
+            "upper": labelled(np.where(has_ends, levels.high, np.nan), labels),
             "usable": pl.Series(usable & there).set(pl.Series(there & ~has_ends), None),
             "lacking": _reasons((SMALL, ~there), (NOT_DETERMINED, ~determined)),
         }
 
-    def indices(
-        self, found: Sequence[Index], most: float, published: tuple[Integers, Floats] | None
-    ) -> Columns:
+    def indices(self, found: Sequence[Index], most: float, published: PlainNumbers | None) -> Columns:
         """The columns of indices between 0 and `most`."""
         values = np.array([index.value for index in found])
         errors = np.array([index.standard_error for index in found])
@@ -221,8 +233,8 @@ class Numbers:
         low, high = np.clip(values - reach, 0.0, most), np.clip(values + reach, 0.0, most)
         number, counts = None, {}
         if published is not None:
-            number = published[1]
-            counts = {"count": pl.Series(published[0]), "published": pl.Series(number).fill_nan(None)}
+            number = published.number
+            counts = {"count": pl.Series(published.count), "published": pl.Series(number).fill_nan(None)}
         lacking = pl.Series([index.lacking for index in found], dtype=pl.String)
         numbers = (values, errors, low, high)
         return counts | number_columns(numbers, number, lacking, self.limit, SHARE_DECIMALS)
@@ -300,7 +312,8 @@ def _reasons(*reasons: tuple[str, NDArray[np.bool_]]) -> pl.Series:
     return pl.Series(out.tolist(), dtype=pl.String)
 
 
-def _labelled(levels: Integers, labels: Sequence[str]) -> pl.Series:
-    """Labels of levels; null for -1."""
-    named = pl.Series(labels, dtype=pl.String).gather(np.maximum(levels, 0))
-    return named.set(pl.Series(levels < 0), None)
+def labelled(levels: Floats, labels: Sequence[str]) -> pl.Series:
+    """Labels of levels by their numbers; null for NaN."""
+    known = np.isfinite(levels)
+    named = pl.Series(labels, dtype=pl.String).gather(np.where(known, levels, 0).astype(np.int64))
+    return named.set(pl.Series(~known), None)

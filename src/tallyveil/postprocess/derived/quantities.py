@@ -29,7 +29,6 @@ from typing import Literal
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError
@@ -43,6 +42,7 @@ from tallyveil.estimation.intervals.interval import (
     refuse_intervals,
     refuse_level,
     rounded_inward,
+    two_sided_quantile,
 )
 from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.model import TreeModel
@@ -404,7 +404,7 @@ class Quantities:
         used = np.flatnonzero(above + below)
         pair = np.array([above[used], below[used]])
         covariance = pair @ self.covariance[np.ix_(used, used)] @ pair.T
-        quantile = float(ndtri(0.5 + self.level / 2))
+        quantile = two_sided_quantile(self.level)
         return fieller_ends(pair @ self.estimates[used], covariance, quantile, most)
 
     def _derived(self, given: Weights | Derived) -> Derived:

@@ -32,19 +32,20 @@ Statistical Association 89, 1314-1328 (SIMEX); Carroll, Ruppert, Stefanski and C
 Nonlinear Models, appendix A.6 (sandwich).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from scipy.special import ndtri
 
 from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
-from tallyveil.estimation.intervals.interval import refuse_level
+from tallyveil.estimation.intervals.interval import refuse_level, two_sided_quantile
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.marks import short_mark
 from tallyveil.postprocess.derived.answer import Answer, column_of, refuse_matrix
@@ -61,17 +62,19 @@ Labels = Mapping[str, str | Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An outcome or a regressor of areas; made by `count` and `share`.
+    """An outcome or a regressor of areas; made by `count` and `share`, or of public numbers.
 
     Attributes:
         part: Levels that are counted, by the column of the answer; empty for everybody.
         whole: Levels of the denominator; None for a count.
         is_logit: Whether the logit of the share is meant.
+        numbers: A public number of each area, without noise, in the place of counts; None for counts.
     """
 
     part: dict[str, tuple[str, ...]]
     whole: dict[str, tuple[str, ...]] | None = None
     is_logit: bool = False
+    numbers: dict[str, float] | None = None
 
 
 def count(labels: Labels | None = None) -> Variable:
@@ -127,15 +130,19 @@ class Regression:
         return f"<strong>Regression{short_mark(self.warnings)}</strong>{self.table._repr_html_()}"
 
 
+Explained = Variable | Mapping[str, float]
+"""A variable, or a public number of each area by its geocode."""
+
+
 def regress(
-    counts: Answer, outcome: Variable, regressors: Mapping[str, Variable], *, level: float = 0.95
+    counts: Answer, outcome: Explained, regressors: Mapping[str, Explained], *, level: float = 0.95
 ) -> Regression:
     """Least squares over areas whose outcome and regressors are noisy, corrected for the noise.
 
     Args:
         counts: Counts of areas by all attributes that the variables name, such as release.ask("work by age by Tract").
-        outcome: What is explained.
-        regressors: What explains it, by name. There is an intercept besides.
+        outcome: What is explained: a variable, or a public number of each area, such as the earnings of a survey.
+        regressors: What explains it, by name; variables or public numbers. There is an intercept besides.
         level: Coverage of the intervals.
     Returns:
         Corrected estimates with standard errors, beside naive ones and those of SIMEX.
@@ -147,15 +154,16 @@ def regress(
     """
     refuse_level(level)
     named = _named(regressors)
-    areas = _areas(counts, [outcome, *named.values()])
-    made = _made(counts, areas, [outcome, *named.values()])
+    areas = _areas(counts)
+    variables = [_variable(given) for given in (outcome, *named.values())]
     n, p = len(areas), len(named) + 1
     if n < p + 2:
         raise _refused(f"{n:,} areas are too few for {p} terms. Ask for areas of a finer geolevel.")
+    made = _made(counts, areas, variables)
     x = np.column_stack([np.ones(n), made.values[1:].T])
     noise = made.noise()
     fit = corrected(made.values[0], x, noise, made.covariance)
-    quantile = float(ndtri(0.5 + level / 2))
+    quantile = two_sided_quantile(level)
     table = pl.DataFrame(
         {
             "term": [INTERCEPT, *named],
@@ -271,8 +279,9 @@ class _Made:
 
 def _made(counts: Answer, areas: list[NDArray[np.int64]], variables: Sequence[Variable]) -> _Made:
     """The variables of each area, with the covariances of their noise."""
-    n, parts = len(areas), [_counted(counts, variable.part) for variable in variables]
-    parts += [_counted(counts, variable.whole or {}) for variable in variables]
+    n = len(areas)
+    parts = [_counted(counts, variable, variable.part) for variable in variables]
+    parts += [_counted(counts, variable, variable.whole or {}) for variable in variables]
     refuse_matrix(len(parts) * n)
     weights = np.zeros((len(parts), n, counts.table.height))
     for number, rows in enumerate(areas):
@@ -291,6 +300,9 @@ def _made(counts: Answer, areas: list[NDArray[np.int64]], variables: Sequence[Va
     sums, covariance = sums.reshape(2, -1, n), covariance.reshape(2, len(variables), n, 2, len(variables), n)
     values, slopes = np.empty((len(variables), n)), np.zeros((2, len(variables), n))
     for number, variable in enumerate(variables):
+        if variable.numbers is not None:
+            values[number] = _public(variable.numbers, counts, areas)
+            continue
         own = covariance[:, number, :, :, number][:, np.arange(n), :, np.arange(n)]
         values[number], slopes[:, number] = _value(variable, sums[:, number], own)
     noise = np.einsum("avi,avibwj,bwj->viwj", slopes, covariance, slopes)
@@ -330,24 +342,52 @@ def _refuse_small(values: Floats, variances: Floats, what: str) -> None:
         )
 
 
-def _areas(counts: Answer, variables: Sequence[Variable]) -> list[NDArray[np.int64]]:
+def _public(numbers: Mapping[str, float], counts: Answer, areas: list[NDArray[np.int64]]) -> Floats:
+    """The public number of each area; raises ConfigError if there is none."""
+    codes = [counts.table["geocode"][int(rows[0])] for rows in areas]
+    lacking = [code for code in codes if code not in numbers]
+    if lacking:
+        raise _refused(
+            f"the public numbers lack {len(lacking):,} of {len(codes):,} areas, such as {as_given(lacking[0])}. Give "
+            "one for each, or ask for the areas that have one: in AREA, AREA."
+        )
+    return np.array([float(numbers[code]) for code in codes])
+
+
+def _areas(counts: Answer) -> list[NDArray[np.int64]]:
     """The rows of each area; raises ConfigError if the answer does not have what is wanted."""
     if not isinstance(counts, Answer) or not counts.is_counts:
         raise _refused("the answer holds no counts. Ask for counts: release.ask('work by Tract').")
     codes = column_of(counts, "geocode")
-    for variable in variables:
-        if not isinstance(variable, Variable):
-            raise _refused(
-                f"a variable is {type_of(variable)}, wanted analysis.count(...) or analysis.share(...)."
-            )
     _, first, number = np.unique(codes.to_numpy(), return_index=True, return_inverse=True)
     rows = [np.flatnonzero(number == place) for place in np.argsort(first)]
     return [part.astype(np.int64) for part in rows]
 
 
-def _counted(counts: Answer, labels: Mapping[str, tuple[str, ...]]) -> NDArray[np.bool_]:
-    """Which rows of the answer have the labels."""
-    out = np.ones(counts.table.height, np.bool_)
+def _variable(given: object) -> Variable:
+    """A variable, from public numbers too; raises ConfigError if it is none."""
+    if isinstance(given, Variable):
+        return given
+    if not isinstance(given, Mapping):
+        raise _refused(
+            f"a variable is {type_of(given)}, wanted analysis.count(...), analysis.share(...), or a public number of "
+            "each area by its geocode."
+        )
+    wrong = [code for code, number in given.items() if not _is_number(number)]
+    if wrong:
+        raise _refused(
+            f"the public number of {as_given(wrong[0])} is no finite number. Give one for each area."
+        )
+    return Variable({}, numbers=dict(given))
+
+
+def _is_number(number: object) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+
+
+def _counted(counts: Answer, variable: Variable, labels: Mapping[str, tuple[str, ...]]) -> NDArray[np.bool_]:
+    """Which rows of the answer have the labels; none for public numbers."""
+    out = np.full(counts.table.height, variable.numbers is None)
     for name, levels in labels.items():
         column = column_of(counts, name)
         strange = [level for level in levels if not (column == level).any()]
@@ -357,7 +397,7 @@ def _counted(counts: Answer, labels: Mapping[str, tuple[str, ...]]) -> NDArray[n
     return out
 
 
-def _named(regressors: object) -> dict[str, Variable]:
+def _named(regressors: object) -> dict[str, Explained]:
     if not isinstance(regressors, Mapping) or not regressors or INTERCEPT in regressors:
         raise _refused(
             f"the regressors are {as_given(regressors)}, wanted variables by names other than {INTERCEPT!r}, such as "

@@ -5,6 +5,7 @@ which release and under which model they are, and how far the chains agreed.
 """
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.estimation.posterior.prior import Common
 from tallyveil.estimation.posterior.residuals import Residuals
-from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, sample
+from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, Progress, sample
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.marks import marks_of
@@ -23,15 +24,19 @@ from tallyveil.postprocess.draws.model import posterior_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.schema.counts import PublicCounts, TripletSum
+from tallyveil.storage.archives import archived, content_of, read_archive, write_archive
 from tallyveil.storage.json_files import damaged, read_declared
-from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
+from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside, remove
 from tallyveil.storage.system import usable_cores
-from tallyveil.storage.write import file_digest, write_json, write_text
+from tallyveil.storage.write import file_digest, write_file, write_json, write_text
+from tallyveil.version import VERSION
 
 COMMAND: Final = "draws"
 DESCRIPTION: Final = "draws.json"
 README: Final = "README.txt"
 FORMAT: Final = 2
+CHAINS_FILE: Final = "chains.zip"
+"""The chains of an unfinished folder, from which the same command goes on."""
 _WHAT: Final = "draws of a release"
 MODEL: Final = (
     "Draws are from a model, and not only from the noisy measurements: counts are whole and not negative, and blocks "
@@ -94,11 +99,13 @@ def make_draws(
     workers: int | None = None,
     observer: Observer | None = None,
 ) -> DrawsDescription:
-    """Draw tables of a finished release, and write them.
+    """Draw tables of a finished release, and write them, or go on with draws that were interrupted.
+
+    The chains are saved whenever they are compared, also those that then disagree.
 
     Args:
         root: Folder of the release.
-        out: A new or empty folder.
+        out: A new or empty folder, or one with unfinished draws.
         number: Number of draws.
         seed: Another seed gives other draws. It need not be secret: draws follow from what is published.
         experimental: Whether the counts of the finest geolevel are written, instead of those of the one above.
@@ -135,8 +142,9 @@ def make_draws(
     digest = file_digest(root / MANIFEST)
     watch = Stopwatch(observer or SilentObserver())
     names = [_name(i) for i in range(number)]
-    with new_folder(out, COMMAND, _WHAT, [*names, DESCRIPTION, README]):
+    with new_folder(out, COMMAND, _WHAT, [*names, DESCRIPTION, README], [CHAINS_FILE]):
         problem, released = posterior_of(release)
+        chains = _SavedChains(out / CHAINS_FILE, f"{VERSION} {digest} {seed}")
         key = int.from_bytes(hashlib.sha256(f"draws\0{digest}\0{seed}".encode()).digest()[:8])
         with watch.stage("sample", longest):
             sampled = sample(
@@ -147,6 +155,8 @@ def make_draws(
                 longest=longest,
                 workers=workers or usable_cores(),
                 advanced=watch.advanced,
+                begun=chains.read(),
+                save=chains.write,
             )
         with watch.stage("write draws", number):
             for i, counts in enumerate(_summed(release, sampled.draws, level)):
@@ -172,9 +182,43 @@ def make_draws(
             warnings=list(marks.warnings),
         )
         write_text(out / README, _readme(description, experimental=experimental))
-        # Last: a folder without it is not finished.
+        # Before the description, with which the folder is finished.
+        remove(chains.path)
         write_json(out / DESCRIPTION, asdict(description))
     return description
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedChains:
+    """The file of chains that go on.
+
+    Attributes:
+        path: The file.
+        of: What the chains depend on: version, release and seed. Chains of anything else are not gone on with.
+    """
+
+    path: Path
+    of: str
+
+    def write(self, progress: Progress) -> None:
+        """Write the chains; raises StoreError."""
+        content = archived(progress)
+        record = {**content.record, "of": self.of}
+        write_file(self.path, lambda place: write_archive(place, record, content.arrays))
+
+    def read(self) -> Progress | None:
+        """The chains; None if there are none. Raises StoreError if the file was changed."""
+        if not self.path.exists():
+            return None
+        try:
+            content = read_archive(self.path)
+        except StoreError as error:
+            raise StoreError(
+                f"{self.path} is damaged: these are not the chains that were written. Remove the file, and run the "
+                "same command again, which then begins anew.",
+                code="run-damaged",
+            ) from error
+        return content_of(Progress, content) if content.record.get("of") == self.of else None
 
 
 def _misfit(residuals: list[Residuals]) -> str:
@@ -253,6 +297,20 @@ def read_description(out: Path, release: FinishedRelease) -> DrawsDescription:
         if is_wrong:
             raise damaged(path, place, mend)
     return description
+
+
+def require_draws(number: int, level: float) -> None:
+    """Refuse a level of intervals that is none, or for which there are too few draws; raises ConfigError."""
+    if not 0.0 < level < 1.0:
+        raise ConfigError(f"the level is {level}, wanted more than 0 and less than 1.", code="draws-range")
+    # So many that an interval leaves a draw out on each side. Rounded, since 1 - 0.9 is no tenth in floats.
+    least = math.ceil(round(2.0 / (1.0 - level), 6)) + 1
+    if number < least:
+        raise ConfigError(
+            f"an interval of level {level} needs {least:,} draws, and there are {number}. Make more draws, of which "
+            f"there can be {MOST_DRAWS}, or ask for a lower level.",
+            code="draws-range",
+        )
 
 
 def read_draws(out: Path, release: FinishedRelease, description: DrawsDescription) -> Iterator[PublicCounts]:

@@ -128,7 +128,7 @@ def fits_of(
         ConfigError: nothing that is written determines a table.
     """
     if not release.stated.tables_apart:
-        return [_whole_fit(release_model(release, with_bounds=with_bounds), groups)]
+        return [whole_fit(release_model(release, with_bounds=with_bounds), groups)]
     return _table_fits(release_measured(release, with_bounds=with_bounds), groups)
 
 
@@ -137,11 +137,11 @@ def planned_fits(
 ) -> list[IntervalFit]:
     """The fits that a release of a plan will have. Raises the same errors as `fits_of`."""
     if not plan.tables_apart:
-        return [_whole_fit(plan_model(plan, hierarchies), groups)]
+        return [whole_fit(plan_model(plan, hierarchies), groups)]
     return _table_fits(plan_measured(plan, hierarchies), groups)
 
 
-def _whole_fit(model: TreeModel, groups: Sequence[QueryGroup]) -> IntervalFit:
+def whole_fit(model: TreeModel, groups: Sequence[QueryGroup]) -> IntervalFit:
     """All tables with the model of all cells; raises SchemaError if the blocks of their answers do not fit."""
     # Eight bytes a number; blocks that are equal for several queries are held once.
     needed = 8 * model.algebra.n_block_entries * n_distinct_blocks(model.algebra, groups)

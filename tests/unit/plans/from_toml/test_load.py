@@ -166,7 +166,7 @@ def test_the_rounding_target_reaches_every_family(edit):
     ("line", "wanted"),
     [
         ('units = "homes"', "give unit as well"),
-        ('unit = "[red]home"', "letters, spaces and hyphens"),
+        ('unit = "[red]home"', "letters, spaces, hyphens and apostrophes"),
         ('preset = "race-age"\nunit = "household"', "a preset takes no other keys"),
     ],
 )

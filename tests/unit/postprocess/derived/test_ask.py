@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import polars as pl
@@ -13,13 +13,18 @@ import tallyveil
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.estimation.intervals import indices
 from tallyveil.estimation.intervals.interval import NO_INTERVALS
+from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.intervals import read_interval_table
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived import asking, numbers
 from tallyveil.postprocess.derived.question import LIMIT, Condition, Measure, Question, read_question
+from tallyveil.postprocess.draws.job import DrawsDescription
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.job import make_intervals
+from tallyveil.postprocess.intervals.model import open_release
 from tallyveil.products.topdown.run.run import run_release
+from tallyveil.schema.counts import PublicCounts, TripletSum
+from tallyveil.storage.write import file_digest, write_json
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,48 @@ def root(make_small_inputs, tmp_path_factory):
 @pytest.fixture(scope="module")
 def release(root):
     return tallyveil.open(root)
+
+
+@pytest.fixture(scope="module")
+def draws(root, tmp_path_factory):
+    """Makes a folder of 40 draws that were made up from the counts of a geolevel, and the counts of each as a table."""
+
+    def made_up(geolevel):
+        opened, out = open_release(root), tmp_path_factory.mktemp("draws")
+        spine, schema = opened.spine, opened.schema
+        rng, level = np.random.default_rng(3), spine.level_index(geolevel)
+        digests, tables = [], []
+        dense = read_histogram(root, geolevel, schema, spine).dense(0, spine.n_geounits(level), schema.size)
+        for number in range(40):
+            drawn = np.where(dense > 0, rng.poisson(dense), 0)
+            units, cells = np.nonzero(drawn)
+            sums = TripletSum(len(drawn), schema.size)
+            sums.add(units, cells, drawn[units, cells])
+            folder = out / f"draw-{number + 1:03d}"
+            write_histogram(folder, PublicCounts(geolevel, *sums.finish()), schema, spine, {})
+            digests.append(file_digest(histogram_path(folder, geolevel)))
+            tables.append(pl.read_parquet(histogram_path(folder, geolevel)).cast({"geocode": pl.String}))
+        description = DrawsDescription(
+            format=2,
+            release="small",
+            run="run",
+            manifest_sha256=file_digest(root / "manifest.json"),
+            geolevel=geolevel,
+            files=digests,
+            seed=1,
+            chains=4,
+            convergence={},
+            parameters={},
+            residuals=[],
+            misfit="It fits.",
+            statement="A model.",
+            protected=False,
+            warnings=[],
+        )
+        write_json(out / "draws.json", asdict(description))
+        return out, tables
+
+    return made_up
 
 
 def files(folder):
@@ -456,3 +503,87 @@ def test_a_plan_that_was_replaced_is_refused(root, tmp_path, command):
     plan = json.loads((copy / "plan.json").read_text())
     (copy / "plan.json").write_text(json.dumps(plan | {"rho": "1/7"}))
     assert "different plans" in command("ask", copy, "total", code=8)
+
+
+def test_numbers_from_draws_are_those_of_each_draw(release, draws):
+    """Counts, shares, deviations, quantiles and indices, each computed again from the table of every draw."""
+    folder, tables = draws("Town")
+    codes = release.ask("total by Town").table["geocode"]
+
+    def by_town(table, condition=None):
+        rows = table if condition is None else table.filter(condition)
+        sums = rows.group_by("geocode").agg(pl.col("count").sum())
+        joined = pl.DataFrame({"geocode": codes}).join(sums, on="geocode", how="left")
+        return joined["count"].fill_null(0).to_numpy().astype(float)
+
+    everybody = np.array([by_town(table) for table in tables])
+    houses = np.array([by_town(table, pl.col("home") == "house") for table in tables])
+    for asked, wanted in (
+        ("total by Town", everybody),
+        ("total by Town where home = house", houses),
+        ("total by Town where home = house as share of total", houses / everybody),
+        ("total by Town as deviation", everybody / everybody.mean(axis=1, keepdims=True) - 1),
+    ):
+        answer = release.ask(asked, draws=folder, level=0.9)
+        np.testing.assert_allclose(answer.table["drawn"], wanted.mean(axis=0), atol=1e-8)
+        inside = (wanted >= answer.table["drawn_lower"].to_numpy() - 1e-8) & (
+            wanted <= answer.table["drawn_upper"].to_numpy() + 1e-8
+        )
+        assert (inside.mean(axis=0) >= 0.9).all()
+        assert not inside.all()
+        plain = release.ask(asked, level=0.9)
+        assert answer.table.drop("drawn", "drawn_lower", "drawn_upper").equals(plain.table)
+        assert answer.keys == plain.keys
+        assert (answer.of_draws, plain.of_draws) == ("A model. It fits.", "")
+    # A tenth left out is two draws on each side.
+    assert answer.table["drawn_lower"].to_list() == pytest.approx(np.sort(wanted, axis=0)[1])
+    per = release.ask("total by Town", per=dict.fromkeys(codes, 10), draws=folder, level=0.9).table
+    np.testing.assert_allclose(per["drawn"], everybody.mean(axis=0) / 10, atol=1e-8)
+    uneven = release.ask("dissimilarity of home across Town", draws=folder, level=0.9).table
+    homes = release.ask("home by Town").table["home"].unique(maintain_order=True)
+    each = [
+        indices.plain_index(
+            "dissimilarity", np.stack([by_town(table, pl.col("home") == home) for home in homes], axis=1)
+        )
+        for table in tables
+    ]
+    assert uneven["drawn"].item() == pytest.approx(np.mean(each), abs=1e-8)
+    median = release.ask("median of age", draws=folder, level=0.9).table.row(0, named=True)
+    ages = ["young", "middle", "old"]
+    order = [ages.index(median[name]) for name in ("drawn_lower", "drawn", "drawn_upper")]
+    assert order == sorted(order)
+
+
+def test_draws_that_cannot_answer_are_refused(release, draws, root, tmp_path, command):
+    folder, _ = draws("Town")
+    blocks = release.table("Block", "total")["geocode"].unique(maintain_order=True)
+    for asked, words in (
+        ("total by Block", "part of a geounit of Town"),
+        (f"total minus {blocks[0]}", "subtracted has a part"),
+        ("dissimilarity of home across Block", "a part of Block has a part"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            release.ask(asked, draws=folder, level=0.9)
+    with pytest.raises(ConfigError, match="needs 41 draws"):
+        release.ask("total", draws=folder)
+    with pytest.raises(StoreError, match=r"draws\.json"):
+        release.ask("total", draws=tmp_path)
+    answer = release.ask("total by Town", draws=folder, level=0.9)
+    with pytest.raises(ConfigError, match="without draws"):
+        answer.minus(answer)
+    # Of single blocks, experimental draws say how many people there are, and nothing else.
+    experimental, tables = draws("Block")
+    people = release.ask("total by Block", draws=experimental, level=0.9).table
+    sums = [table.filter(geocode=blocks[0])["count"].sum() for table in tables]
+    assert people.filter(geocode=blocks[0])["drawn"].item() == pytest.approx(np.mean(sums))
+    for asked in ("age by Block", "total by Block where age = old", "dissimilarity of home across Block"):
+        with pytest.raises(ConfigError, match="too little of so few Block"):
+            release.ask(asked, draws=experimental, level=0.9)
+    assert release.ask("age by Town", draws=experimental, level=0.9).table["drawn"].null_count() == 0
+    said = command("ask", root, "age by Town", "--from-draws", folder, "--level", "0.9")
+    assert "from draws" in said
+    assert "A model. It fits." in said
+    record = json.loads(command("ask", root, "total", "--from-draws", folder, "--level", "0.9", "--json"))
+    assert record["of_draws"] == "A model. It fits."
+    assert record["rows"][0]["drawn_lower"] <= record["rows"][0]["drawn"]
+    command("ask", root, "total", "--from-draws", folder, "--earlier", root, code=2)

@@ -156,6 +156,25 @@ def test_shares_and_logits_of_a_release(release):
     assert 3 < logit.table["estimate"][1] / fit.table["estimate"][1] < 6
 
 
+def test_public_numbers_have_no_noise(release):
+    """As an outcome they are corrected for the noise of the regressors alone; as a regressor there is none."""
+    counts = release.ask("age by Block where home = house")
+    codes = counts.table["geocode"].unique(maintain_order=True).to_list()
+    known = {code: 3.0 * place for place, code in reversed(list(enumerate(codes)))}
+    young = counts.table.filter(age="young")["estimate"].to_numpy()
+    matrix, n, y = counts.covariance(), len(young), 3.0 * np.arange(len(young))
+    noise = sum(matrix[3 * place, 3 * place] for place in range(n))
+    fit = analysis.regress(counts, known, {"young": analysis.count({"age": "young"})}).table
+    moments = np.array([[n, young.sum()], [young.sum(), (young**2).sum() - noise]])
+    np.testing.assert_allclose(
+        fit["estimate"], np.linalg.solve(moments, [y.sum(), (young * y).sum()]), rtol=1e-6
+    )
+    plain = analysis.regress(counts, analysis.count({"age": "young"}), {"known": known}).table
+    np.testing.assert_allclose(plain["estimate"], np.polyfit(y, young, 1)[::-1], rtol=1e-8)
+    np.testing.assert_allclose(plain["estimate"], plain["naive"])
+    assert plain["noise"].to_list() == [0.0, 0.0]
+
+
 def test_what_cannot_be_regressed(release):
     counts = release.ask("age by Block where home = house")
     young, old = analysis.count({"age": "young"}), analysis.share({"age": "old"}, logit=True)
@@ -167,6 +186,8 @@ def test_what_cannot_be_regressed(release):
         ((counts, young, {}), "wanted variables by names"),
         ((counts, young, {"intercept": young}), "wanted variables by names"),
         ((counts, "young", {"young": young}), "a variable is a value of type str"),
+        ((counts, {"elsewhere": 1.0}, {"young": young}), r"lack \d+ of \d+ areas"),
+        ((counts, {"a": float("nan")}, {"young": young}), "'a' is no finite number"),
         ((counts, old, {"young": young}), "may be zero before noise"),
         ((release.ask("age by Region"), young, {"all": analysis.count()}), "too few"),
     ]

@@ -1,5 +1,6 @@
 /** The answers of one table in one area, as a table with pictures of the intervals. */
 
+import { phrase, say } from "../parts/language.js";
 import { count, difference, rounded } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
 import { pagedTable } from "../parts/tables.js";
@@ -33,17 +34,17 @@ export function answerTable({ table, caption, numbers, intervals, compared = nul
     page: 20,
     rows: (start, stop) => rows.slice(start, stop),
     columns: [
-      { heading: "Answer", head: true, show: (row) => choose ? choose(row.place) : answerTitle(table, row.place) },
-      { heading: "Published", numeric: true, show: ({ answer }) => count(answer.published) },
+      { heading: say("Answer"), head: true, show: (row) => choose ? choose(row.place) : answerTitle(table, row.place) },
+      { heading: say("Published"), numeric: true, show: ({ answer }) => count(answer.published) },
       ...(compared ? [
-        { heading: `Published in the other release, ${shown(compared.name)}`, numeric: true, show: (/** @type {Row} */ row) => count(row.before) },
-        { heading: "Difference", numeric: true, show: (/** @type {Row} */ row) => difference(minus(row.answer.published, row.before)) },
+        { heading: say("Published in the other release, {name}", { name: shown(compared.name) }), numeric: true, show: (/** @type {Row} */ row) => count(row.before) },
+        { heading: say("Difference"), numeric: true, show: (/** @type {Row} */ row) => difference(minus(row.answer.published, row.before)) },
       ] : []),
       ...(intervals ? [
-        { heading: "Interval", numeric: true, show: (/** @type {Row} */ { answer }) => intervalText(answer) },
-        { heading: "In its interval", show: (/** @type {Row} */ { answer }) => place(answer) },
-        { heading: "Estimate", numeric: true, show: (/** @type {Row} */ { answer }) => estimateText(answer) },
-        { heading: "Standard error", numeric: true, show: (/** @type {Row} */ { answer }) => rounded(answer.error) },
+        { heading: say("Interval"), numeric: true, show: (/** @type {Row} */ { answer }) => intervalText(answer) },
+        { heading: say("In its interval"), show: (/** @type {Row} */ { answer }) => place(answer) },
+        { heading: say("Estimate"), numeric: true, show: (/** @type {Row} */ { answer }) => estimateText(answer) },
+        { heading: say("Standard error"), numeric: true, show: (/** @type {Row} */ { answer }) => rounded(answer.error) },
       ] : []),
     ],
   });
@@ -65,7 +66,7 @@ export function answerRows(table, numbers, lead) {
 export const ANSWER_HEADINGS = ["table", "answer", "published", "estimate", "standard_error", "lower", "upper"];
 
 /** @type {Record<-1 | 0 | 1, string>} */
-const PLACES = { [-1]: "published below", 0: "published inside", 1: "published above" };
+const PLACES = { [-1]: phrase("published below"), 0: phrase("published inside"), 1: phrase("published above") };
 
 /** @param {Answer} answer */
 function place(answer) {
@@ -73,9 +74,9 @@ function place(answer) {
   if (where === null) return "–";
   const said = document.createElement("span");
   said.className = "unseen";
-  said.textContent = PLACES[where];
+  said.textContent = say(PLACES[where]);
   const both = document.createElement("span");
-  both.title = PLACES[where];
+  both.title = say(PLACES[where]);
   both.append(intervalSpark(answer, ...ownAxis(answer)), said);
   return both;
 }

@@ -48,15 +48,16 @@ export function compareCodes(left, right) {
  * @param {number} row
  * @param {Record<string, any[]>} chunk
  * @param {number} place
+ * @param {string} [language] that in which areas are named
  * @returns {Area}
  */
-export function areaOf(kind, row, chunk, place) {
+export function areaOf(kind, row, chunk, place, language) {
   const box = ["west", "south", "east", "north"].map((side) => finite(chunk[side]?.[place]));
   return {
     kind,
     row,
     geocode: chunk.geocode[place],
-    name: chunk.name?.[place] ?? null,
+    name: chunk[`name:${language}`]?.[place] ?? chunk.name?.[place] ?? null,
     parent: chunk.parent?.[place] ?? null,
     firstChild: chunk.first_child?.[place] ?? null,
     nChildren: chunk.n_children?.[place] ?? 0,

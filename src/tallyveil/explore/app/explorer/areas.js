@@ -55,7 +55,7 @@ export class Areas {
     await Promise.all(numbers.map(async (number) => chunks.set(number, await this.#list(kind, number))));
     return wanted.map((row) => {
       const chunk = /** @type {Record<string, any[]>} */ (chunks.get(Math.floor(row / one.chunk)));
-      return areaOf(one, row, chunk, row % one.chunk);
+      return areaOf(one, row, chunk, row % one.chunk, this.site.language);
     });
   }
 

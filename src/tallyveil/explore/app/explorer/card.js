@@ -2,6 +2,7 @@
 
 import { csvText, download } from "../parts/csv.js";
 import { byId, element, refill } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { linkTo, writeState } from "../parts/link-state.js";
 import { count, counted, rounded, share } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
@@ -35,7 +36,7 @@ export async function showCard(place, areas, view) {
   ]);
   const compared = site.compared && other ? { name: site.compared.name, numbers: other } : null;
   const rows = await answerTable({
-    table, numbers, compared, intervals: site.intervals !== null && table.intervals, caption: `${tableTitle(table)} in ${areaTitle(area)}`,
+    table, numbers, compared, intervals: site.intervals !== null && table.intervals, caption: say("{table} in {area}", { table: tableTitle(table), area: areaTitle(area) }),
     choose: table.answers.length > 1 ? (answer) => answerButton(answerTitle(table, answer), answer, view.answer) : null,
   });
   refill(place,
@@ -43,14 +44,14 @@ export async function showCard(place, areas, view) {
     element("div", { class: "area-head" },
       element("h1", { id: "area-title", tabindex: -1 }, areaTitle(area)), element("span", { class: "quiet" }, subtitle(area, site))),
     view.missing === null ? null
-      : element("p", { class: "note" }, `This site has no area ${shown(view.missing)}, which the link names.`),
+      : element("p", { class: "note" }, say("This site has no area {area}, which the link names.", { area: shown(view.missing) })),
     element("div", { class: "panel card" },
       tableChoice(areas, view),
       ...headline(areas, view, numbers),
       site.compared && !inBoth
-        ? element("p", { class: "note" }, `The other release, ${shown(site.compared.name)}, has no counts of ${shown(area.kind.name)}.`) : null,
+        ? element("p", { class: "note" }, say("The other release, {name}, has no counts of {areas}.", { name: shown(site.compared.name), areas: shown(area.kind.name) })) : null,
       element("div", { class: "actions", id: "area-actions" },
-        element("button", { type: "button", onclick: () => save(areas, area, view.table, numbers) }, "Download as CSV"))));
+        element("button", { type: "button", onclick: () => save(areas, area, view.table, numbers) }, say("Download as CSV")))));
   showAnswers(byId("answers"), table, table.answers.length > 1 || compared !== null ? rows : null);
 }
 
@@ -62,7 +63,7 @@ export async function showCard(place, areas, view) {
  */
 function showAnswers(place, table, rows) {
   place.hidden = rows === null;
-  refill(place, rows && element("h2", { id: "answers-title" }, `${tableTitle(table)}: all answers`), rows);
+  refill(place, rows && element("h2", { id: "answers-title" }, say("{table}: all answers", { table: tableTitle(table) })), rows);
 }
 
 /**
@@ -70,7 +71,7 @@ function showAnswers(place, table, rows) {
  * @param {Area} area
  */
 function crumbs(above, area) {
-  return element("nav", { class: "crumbs", "aria-label": "Areas above" }, element("ol", {},
+  return element("nav", { class: "crumbs", "aria-label": say("Areas above") }, element("ol", {},
     ...above.map((one) => element("li", {}, element("a", { href: linkTo({ area: areaKey(one) }) }, areaTitle(one)))),
     element("li", { "aria-current": "page" }, areaTitle(area))));
 }
@@ -95,7 +96,7 @@ function tableChoice(areas, view) {
   const list = element("select", { id: "table", onchange: () => writeState({ table: list.value, answer: null }) },
     ...tables.map((one) => element("option", { value: one.name, selected: one === view.table }, tableTitle(one))));
   return element("div", { class: "row" },
-    element("label", { class: "field" }, element("span", {}, "Table"), list), ...levelChoices(view));
+    element("label", { class: "field" }, element("span", {}, say("Table")), list), ...levelChoices(view));
 }
 
 /**
@@ -108,7 +109,8 @@ function levelChoices({ table, answer }) {
   if (!attributes) return [];
   const chosen = attributes[answer];
   const lists = factors.map((factor, place) => element("select", { id: `factor-${place}`, onchange: choose },
-    ...factor.levels.map((level) => element("option", { value: level, selected: level === chosen[place] }, levelTitle(level)))));
+    ...factor.levels.map((level, which) =>
+      element("option", { value: level, selected: level === chosen[place] }, levelTitle(factor.labels?.[which] ?? level)))));
   function choose() {
     const found = attributes?.findIndex((levels) => levels.every((level, place) => level === lists[place].value)) ?? -1;
     if (found >= 0) writeState({ answer: String(found) });
@@ -135,17 +137,17 @@ function headline(areas, view, numbers) {
   const label = view.table.answers.length > 1 ? element("h2", { id: "answer-title" }, answerTitle(view.table, view.answer)) : null;
   const exact = isExact(answer); // three times the same number, and sentences about noise, would say less
   const figures = element("dl", { class: "figures" },
-    figure("is-published", "Published count", count(answer.published), site.unit),
+    figure("is-published", say("Published count"), count(answer.published), site.unit),
     ...(site.intervals && view.table.intervals && !exact ? [
-      figure("is-interval", `${share(site.intervals.level)} interval`, intervalText(answer), "of the count before noise"),
-      figure("", "Unbiased estimate", estimateText(answer), answer.error === null ? "" : `standard error ${rounded(answer.error)}`),
+      figure("is-interval", say("{level} interval", { level: share(site.intervals.level) }), intervalText(answer), say("of the count before noise")),
+      figure("", say("Unbiased estimate"), estimateText(answer), answer.error === null ? "" : say("standard error {number}", { number: rounded(answer.error) })),
     ] : []));
   if (!site.intervals || !view.table.intervals) {
     return [label, figures, element("p", { class: "note" },
-      shown(site.no_intervals ?? "This release has no intervals, so the page shows published counts only."))];
+      shown(site.no_intervals ?? say("This release has no intervals, so the page shows published counts only.")))];
   }
   if (exact) {
-    return [label, figures, element("div", { class: "sentences" }, element("p", {}, EXACT))];
+    return [label, figures, element("div", { class: "sentences" }, element("p", {}, say(EXACT)))];
   }
   const picture = intervalPicture(answer);
   const outside = outsideSentence(answer);

@@ -1,6 +1,7 @@
 /** Read a district from a file with a column of finest geocodes, as `tallyveil intervals --district` reads. */
 
 import { parseCsv } from "../parts/csv.js";
+import { say } from "../parts/language.js";
 import { shown } from "../parts/shown.js";
 
 /** @typedef {import("./areas.js").Areas} Areas */
@@ -21,8 +22,8 @@ export async function rowsOfFile(areas, text) {
   const unknown = codes.filter((code) => !rows.has(code));
   if (unknown.length > 0) {
     const some = unknown.slice(0, NAMED).map(shown).join(", ");
-    throw new Error(`The file has ${unknown.length} geocodes that are not in the release, such as ${some}. ` +
-      `It needs geocodes of ${kinds[finest].name}. Read the column as text: leading zeros belong to geocodes.`);
+    throw new Error(say("The file has {number} geocodes that are not in the release, such as {some}. " +
+      "It needs geocodes of {kind}. Read the column as text: leading zeros belong to geocodes.", { number: unknown.length, some, kind: kinds[finest].name }));
   }
   return Int32Array.from(rows.values()).sort();
 }
@@ -61,8 +62,8 @@ function geocodeColumn(headings, kind) {
   const usual = headings.filter((name) => BLOCK_NAME.test(name));
   if (usual.length === 1) return headings.indexOf(usual[0]);
   throw new Error(usual.length === 0
-    ? `The file has no column "geocode" in its first line. It needs one, with geocodes of ${kind}. BLOCKID, GEOID and GEOID20 are understood, too.`
-    : `The file has several columns of geocodes: ${usual.map(shown).join(", ")}. Call the one with geocodes of ${kind} "geocode".`);
+    ? say("The file has no column \"geocode\" in its first line. It needs one, with geocodes of {kind}. BLOCKID, GEOID and GEOID20 are understood, too.", { kind })
+    : say("The file has several columns of geocodes: {columns}. Call the one with geocodes of {kind} \"geocode\".", { columns: usual.map(shown).join(", "), kind }));
 }
 
 /**
@@ -75,8 +76,8 @@ function refusePlan(headings, lines, column) {
   const differing = headings.filter((name, place) => place !== column && name !== "" && // one without a name numbers the rows
     lines.some((line) => !line[place]?.trim() || line[place].trim() !== lines[0][place].trim()));
   if (differing.length === 0) return;
-  throw new Error(`The file has the column ${shown(differing[0])}, which differs from row to row or is blank, so it may name several districts. ` +
-    "Load a file of the geocodes of one district alone. `tallyveil intervals --district` shows a row for each district of such a file.");
+  throw new Error(say("The file has the column {column}, which differs from row to row or is blank, so it may name several districts. " +
+    "Load a file of the geocodes of one district alone. `tallyveil intervals --district` shows a row for each district of such a file.", { column: shown(differing[0]) }));
 }
 
 /**

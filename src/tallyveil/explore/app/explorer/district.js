@@ -2,6 +2,7 @@
 
 import { csvText, download } from "../parts/csv.js";
 import { element, refill } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { counted } from "../parts/numbers.js";
 import { ANSWER_HEADINGS, answerRows } from "./answer-table.js";
 import { rowsOfFile } from "./district-file.js";
@@ -45,18 +46,19 @@ export class District {
     const { one, many } = this.#words();
     this.#place.hidden = false;
     refill(this.#place,
-      element("h2", { id: "district-title" }, "Your own district"),
-      element("p", { class: "quiet" }, `Put together any ${many} and get their sum with its exact margin. Add areas from their pages, ` +
-        `${this.#areas.site.map ? "choose or draw on the map, " : ""}or load a file of their geocodes.`),
-      lost ? element("p", { class: "note" }, "The link does not carry its district, because it is too large. Load it from a file.") : null,
+      element("h2", { id: "district-title" }, say("Your own district")),
+      element("p", { class: "quiet" }, this.#areas.site.map
+        ? say("Put together any {areas} and get their sum with its exact margin. Add areas from their pages, choose or draw on the map, or load a file of their geocodes.", { areas: many })
+        : say("Put together any {areas} and get their sum with its exact margin. Add areas from their pages, or load a file of their geocodes.", { areas: many })),
+      lost ? element("p", { class: "note" }, say("The link does not carry its district, because it is too large. Load it from a file.")) : null,
       !linked && rows.length > 0
-        ? element("p", { class: "note" }, `This district is too large for a link. Download its ${many} to keep it.`) : null,
-      element("p", { id: "district-size" }, rows.length === 0 ? `No ${one} is chosen.` : `${counted(rows.length, one, many)} chosen.`),
+        ? element("p", { class: "note" }, say("This district is too large for a link. Download its {areas} to keep it.", { areas: many })) : null,
+      element("p", { id: "district-size" }, rows.length === 0 ? say("No {area} is chosen.", { area: one }) : say("{areas} chosen.", { areas: counted(rows.length, one, many) })),
       element("div", { class: "row" },
-        element("label", { class: "field" }, element("span", {}, "Load a district file (CSV or text)"), file),
+        element("label", { class: "field" }, element("span", {}, say("Load a district file (CSV or text)")), file),
         ...(rows.length > 0 ? [
-          element("button", { type: "button", onclick: () => this.#saveRows() }, `Download its ${many}`),
-          element("button", { type: "button", onclick: () => this.#chosen.choose(new Int32Array()) }, "Clear"),
+          element("button", { type: "button", onclick: () => this.#saveRows() }, say("Download its {areas}", { areas: many })),
+          element("button", { type: "button", onclick: () => this.#chosen.choose(new Int32Array()) }, say("Clear")),
         ] : [])),
       this.#result);
     await this.#sum(view);
@@ -72,7 +74,7 @@ export class District {
     const has = new Set(this.#chosen.rows);
     const all = members.length > 0 && members.every((row) => has.has(row));
     const change = () => this.#chosen.choose((all ? without : union)(this.#chosen.rows, members));
-    return element("button", { type: "button", onclick: change }, all ? "Take out of your district" : "Add to your district");
+    return element("button", { type: "button", onclick: change }, all ? say("Take out of your district") : say("Add to your district"));
   }
 
   /** @param {View} view */
@@ -85,14 +87,14 @@ export class District {
     }
     const { table, answer } = view;
     if (!table.kinds.includes(this.#areas.site.finest)) {
-      refill(this.#result, element("p", { class: "note" }, `The chosen table has no counts of ${this.#words().many}.`));
+      refill(this.#result, element("p", { class: "note" }, say("The chosen table has no counts of {areas}.", { areas: this.#words().many })));
       return;
     }
-    refill(this.#result, element("p", { class: "quiet" }, "Computing …"));
+    refill(this.#result, element("p", { class: "quiet" }, say("Computing …")));
     const numbers = await this.#margins.sums(rows, table);
     if (mine !== this.#asked) return;
     const shown = await sumView(this.#areas.site, table, answer, numbers, this.#margins.why(table));
-    const save = element("button", { type: "button", onclick: () => this.#saveSum(view, numbers) }, "Download the sum as CSV");
+    const save = element("button", { type: "button", onclick: () => this.#saveSum(view, numbers) }, say("Download the sum as CSV"));
     refill(this.#result, shown, element("div", { class: "actions" }, save));
   }
 

@@ -2,6 +2,7 @@
 
 import { csvText, download } from "../parts/csv.js";
 import { element, refill } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { linkTo } from "../parts/link-state.js";
 import { count, counted, rounded } from "../parts/numbers.js";
 import { pagedTable } from "../parts/tables.js";
@@ -34,7 +35,7 @@ export async function showInside(place, areas, view) {
   const inside = await insideOf(areas, area);
   if (inside && inside.n > 0) {
     const kind = areas.site.kinds[inside.at(0).kind];
-    parts.push(await groupTable(areas, view, inside, `${kindTitle(kind)}: ${counted(inside.n, "area", "areas")} inside`));
+    parts.push(await groupTable(areas, view, inside, say("{kind}: {areas} inside", { kind: kindTitle(kind), areas: counted(inside.n, say("area"), say("areas")) })));
   }
   if (areas.site.kinds.some((kind) => kind.type === "family" && kind !== area.kind)) parts.push(across(areas, view));
   place.hidden = parts.length === 0;
@@ -65,20 +66,20 @@ function across(areas, view) {
   const { area } = view;
   const { one, many } = kindWords(areas.site.kinds[areas.site.finest]);
   const list = element("div", {});
-  const summary = area.kind.number === areas.site.finest ? "Other areas that this one is in" : `Other areas that share ${many} with this one`;
+  const summary = area.kind.number === areas.site.finest ? say("Other areas that this one is in") : say("Other areas that share {areas} with this one", { areas: many });
   const details = element("details", {}, element("summary", {}, summary), list);
   const size = area.kind.type === "family" ? 0 : area.nFinest;
   const look = async () => {
     if (list.childElementCount > 0) return;
     if (size > MOST_FINEST) {
-      refill(list, element("p", { class: "quiet" }, `This area has ${count(size)} ${many}. Open an area inside it to see what it shares.`));
+      refill(list, element("p", { class: "quiet" }, say("This area has {number} {areas}. Open an area inside it to see what it shares.", { number: count(size), areas: many })));
       return;
     }
-    refill(list, element("p", { class: "quiet" }, "Loading …"));
+    refill(list, element("p", { class: "quiet" }, say("Loading …")));
     const found = (await areas.entities(area)).sort((a, b) => a.kind - b.kind || b.shared - a.shared);
     const notes = found.map(({ shared }) => counted(shared, one, many));
     const group = { n: found.length, at: (/** @type {number} */ place) => found[place], notes };
-    refill(list, found.length > 0 ? await groupTable(areas, view, group, summary) : element("p", { class: "quiet" }, "There are none."));
+    refill(list, found.length > 0 ? await groupTable(areas, view, group, summary) : element("p", { class: "quiet" }, say("There are none.")));
   };
   details.addEventListener("toggle", look);
   if (area.kind.number === areas.site.finest) details.open = true;
@@ -104,20 +105,20 @@ async function groupTable(areas, view, group, title) {
     page: PAGE,
     rows: (start, stop) => rowsOf(areas, view, group, start, stop),
     columns: [
-      { heading: "Area", head: true, show: (row) => element("a", { href: linkTo({ area: areaKey(row.area) }) }, areaTitle(row.area)) },
+      { heading: say("Area"), head: true, show: (row) => element("a", { href: linkTo({ area: areaKey(row.area) }) }, areaTitle(row.area)) },
       ...(across ? [
-        { heading: "Kind", show: (/** @type {Row} */ row) => kindTitle(row.area.kind) },
-        { heading: "Shared", numeric: true, show: (/** @type {Row} */ row) => row.note },
+        { heading: say("Kind"), show: (/** @type {Row} */ row) => kindTitle(row.area.kind) },
+        { heading: say("Shared"), numeric: true, show: (/** @type {Row} */ row) => row.note },
       ] : []),
-      { heading: "Published", numeric: true, show: (row) => count(row.answer.published) },
+      { heading: say("Published"), numeric: true, show: (row) => count(row.answer.published) },
       ...(site.intervals && table.intervals ? [
-        { heading: "Interval", numeric: true, show: (/** @type {Row} */ row) => intervalText(row.answer) },
-        ...(across ? [] : [{ heading: "On one scale", show: (/** @type {Row} */ row) => intervalSpark(row.answer, 0, most) }]),
-        { heading: "Standard error", numeric: true, show: (/** @type {Row} */ row) => rounded(row.answer.error) },
+        { heading: say("Interval"), numeric: true, show: (/** @type {Row} */ row) => intervalText(row.answer) },
+        ...(across ? [] : [{ heading: say("On one scale"), show: (/** @type {Row} */ row) => intervalSpark(row.answer, 0, most) }]),
+        { heading: say("Standard error"), numeric: true, show: (/** @type {Row} */ row) => rounded(row.answer.error) },
       ] : []),
     ],
   });
-  const save = element("button", { type: "button", onclick: () => saveGroup(areas, view, group) }, "Download as CSV");
+  const save = element("button", { type: "button", onclick: () => saveGroup(areas, view, group) }, say("Download as CSV"));
   return element("section", { "aria-label": title },
     element("div", { class: "head" }, element("div", {}, across ? null : element("h2", {}, title), element("p", { class: "quiet" }, label)), save), made);
 }

@@ -1,6 +1,7 @@
 /** Pictures of intervals, from their numbers. Each stands beside a table with the same numbers, so readers of screens skip it. */
 
 import { element, svgElement } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { count } from "../parts/numbers.js";
 
 /** @typedef {import("./sentences.js").Answer} Answer */
@@ -64,9 +65,9 @@ export function pictureKey() {
   const sign = (/** @type {SVGElement[]} */ ...shapes) =>
     svgElement("svg", { viewBox: "0 0 28 18", "aria-hidden": "true", class: "picture-sign" }, ...shapes);
   return element("ul", { class: "key picture" },
-    element("li", {}, sign(diamond(14, 9, 6)), "Published count"),
-    element("li", {}, sign(svgElement("circle", { class: "estimate", cx: 14, cy: 9, r: 5 })), "Unbiased estimate"),
-    element("li", {}, sign(svgElement("line", { class: "span", x1: 3, x2: 25, y1: 9, y2: 9 })), "Interval"));
+    element("li", {}, sign(diamond(14, 9, 6)), say("Published count")),
+    element("li", {}, sign(svgElement("circle", { class: "estimate", cx: 14, cy: 9, r: 5 })), say("Unbiased estimate")),
+    element("li", {}, sign(svgElement("line", { class: "span", x1: 3, x2: 25, y1: 9, y2: 9 })), say("Interval")));
 }
 
 /**

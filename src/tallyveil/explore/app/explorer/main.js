@@ -2,6 +2,7 @@
 
 import { CSV_NOTE } from "../parts/csv.js";
 import { byId, element, refill } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { onState } from "../parts/link-state.js";
 import { shown } from "../parts/shown.js";
 import { themeSwitch } from "../parts/theme.js";
@@ -12,7 +13,7 @@ import { Chosen } from "./chosen.js";
 import { showInside } from "./inside.js";
 import { searchBox } from "./search-box.js";
 import { SearchIndex } from "./search-index.js";
-import { loadSite } from "./site.js";
+import { languageSwitch, loadSite, pageLinks } from "./site.js";
 import { currentView, goTo } from "./view.js";
 
 /** @typedef {import("./site.js").Site} Site */
@@ -91,7 +92,7 @@ async function beginMap(areas, view, chosen) {
     return panel;
   } catch (error) {
     if (!(error instanceof Error) || !/webgl/i.test(error.message)) throw error;
-    refill(place, element("p", { class: "note" }, "This browser cannot draw the map, because it has no WebGL. The tables have the same numbers."));
+    refill(place, element("p", { class: "note" }, say("This browser cannot draw the map, because it has no WebGL. The tables have the same numbers.")));
     return null;
   }
 }
@@ -99,6 +100,7 @@ async function beginMap(areas, view, chosen) {
 async function begin() {
   refill(byId("theme-place"), themeSwitch());
   const site = await loadSite();
+  refill(byId("theme-place"), languageSwitch(site), themeSwitch()); // in the language of the site
   const areas = new Areas(site);
   const index = new SearchIndex(areas);
   const chosen = new Chosen(site.kinds[site.finest].n);
@@ -121,7 +123,7 @@ async function begin() {
     if (moved) {
       byId("area-title").focus({ preventScroll: true });
       byId("area").scrollIntoView({ block: "nearest" });
-      byId("announcer").textContent = `Now showing ${areaTitle(view.area)}.`;
+      byId("announcer").textContent = say("Now showing {area}.", { area: areaTitle(view.area) });
     }
     if (mine === asked) await later.show(view, moved);
     if (mine === asked) document.body.dataset.settled = "true"; // for programs that wait for the page
@@ -137,28 +139,32 @@ async function begin() {
  */
 function head(site, index) {
   byId("release").textContent = shown(site.name);
+  byId("skip").textContent = say("Skip to the area");
+  byId("map-panel").setAttribute("aria-label", say("Map"));
+  byId("inside").setAttribute("aria-label", say("Areas inside"));
+  refill(byId("pages"), ...pageLinks("areas"));
   document.querySelector(".layout")?.classList.toggle("no-map", site.map === null);
   const named = site.kinds.some((kind) => kind.named);
   refill(byId("search"), searchBox({
-    id: "find", label: "Find an area", placeholder: named ? "Find a place by name or geocode" : "Find an area by geocode",
+    id: "find", label: say("Find an area"), placeholder: named ? say("Find a place by name or geocode") : say("Find an area by geocode"),
     find: (text) => index.find(text), choose: goTo,
   }));
-  const warnings = [...site.warnings, ...(site.compared?.warnings ?? []).map((warning) => `The other release, ${site.compared?.name}: ${warning}`)];
+  const warnings = [...site.warnings, ...(site.compared?.warnings ?? []).map((warning) => say("The other release, {name}: {said}", { name: String(site.compared?.name), said: warning }))];
   refill(byId("warnings"), ...warnings.map((warning) => element("p", { class: "warning", role: "note" }, shown(warning))));
   refill(byId("foot"),
-    element("h2", {}, "How these counts are protected"),
+    element("h2", {}, say("How these counts are protected")),
     ...site.guarantee.map((sentence) => element("p", {}, shown(sentence))),
     element("p", {}, shown(site.signature)),
-    site.compared ? element("p", {}, shown(`The other release, ${site.compared.name}: ${site.compared.signature}`)) : null,
-    site.map ? null : element("p", {}, shown(site.no_map ?? "This site has no map.")),
-    element("p", {}, `CSV files: ${CSV_NOTE}`),
-    element("p", {}, `Made by ${shown(site.made_by)} from published counts. This page loads nothing from other sites. ${site.map ? "Map drawn by MapLibre." : ""}`));
+    site.compared ? element("p", {}, shown(say("The other release, {name}: {said}", { name: site.compared.name, said: site.compared.signature }))) : null,
+    site.map ? null : element("p", {}, shown(site.no_map ?? say("This site has no map."))),
+    element("p", {}, say("CSV files: {note}", { note: say(CSV_NOTE) })),
+    element("p", {}, `${say("Made by {program} from published counts. This page loads nothing from other sites.", { program: shown(site.made_by) })} ${site.map ? say("Map drawn by MapLibre.") : ""}`));
 }
 
 /** @param {unknown} error */
 function fail(error) {
   const text = error instanceof Error ? error.message : String(error);
-  refill(byId("area"), element("p", { class: "error", role: "alert" }, `The page cannot show this. ${text}`));
+  refill(byId("area"), element("p", { class: "error", role: "alert" }, say("The page cannot show this. {reason}", { reason: text })));
 }
 
 begin().catch(fail);

@@ -1,6 +1,7 @@
 /** The map with its controls, legend, tip and table. MapLibre is loaded here, after the first card is shown. */
 
 import { element, refill, svgElement } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { linkTo, readState, writeState } from "../parts/link-state.js";
 import { isDark, onTheme } from "../parts/theme.js";
 import { pagedTable } from "../parts/tables.js";
@@ -47,7 +48,7 @@ export class MapPanel {
     this.#view = view;
     const canvas = element("div", { class: "map-canvas" });
     const box = element("div", { class: "map-box" }, canvas, crosshair(), this.#tip);
-    const details = element("details", { class: "map-table", ontoggle: () => this.#showTable() }, element("summary", {}, "The map as a table"), this.#table);
+    const details = element("details", { class: "map-table", ontoggle: () => this.#showTable() }, element("summary", {}, say("The map as a table")), this.#table);
     refill(place, this.#controls, box, this.#reading, this.#legend, cellsNote(site), details);
     place.hidden = false;
     this.#canvas = new MapCanvas(canvas, /** @type {NonNullable<typeof site.map>} */ (site.map), startOf(readState().map));
@@ -101,8 +102,8 @@ export class MapPanel {
     }
     refill(this.#controls, mapControls(site, { measures, measure, kind: automatic ? null : kind, shown: kind }, this.#tools.buttons()));
     const tooFar = (this.#canvas.tiles(kind)?.minzoom ?? 0) > this.#canvas.libre.getZoom();
-    if (tooFar) this.#reading.textContent = "Zoom in to see these areas.";
-    else if (this.#reading.textContent?.startsWith("Zoom in")) this.#reading.textContent = "";
+    if (tooFar) this.#reading.textContent = say("Zoom in to see these areas.");
+    else if (this.#reading.textContent === say("Zoom in to see these areas.")) this.#reading.textContent = "";
   }
 
   #automatic() {
@@ -134,7 +135,7 @@ export class MapPanel {
     libre.on("mousemove", (event) => void (libre.isMoving() || this.#hover(event.point)));
     libre.on("mouseout", () => void this.#hover(null));
     libre.on("click", (event) => void this.#take(event.point));
-    libre.getCanvas().setAttribute("aria-label", "Map. Arrow keys move it, plus and minus zoom, Enter opens the area in the middle.");
+    libre.getCanvas().setAttribute("aria-label", say("Map. Arrow keys move it, plus and minus zoom, Enter opens the area in the middle."));
     libre.getCanvas().addEventListener("keydown", (event) => {
       if (event.key === "Enter") void this.#take(null);
     });
@@ -178,14 +179,14 @@ export class MapPanel {
     const { shown } = this.#values;
     if (row === null || !shown) return;
     const area = await this.#areas.area(shown.kind, row);
-    this.#reading.textContent = `In the middle: ${areaTitle(area)}, ${this.#said(row)}`;
+    this.#reading.textContent = say("In the middle: {area}, {value}", { area: areaTitle(area), value: this.#said(row) });
   }
 
   /** @param {number} row */
   #said(row) {
     const { shown } = this.#values;
     if (!shown) return "";
-    return `${MEASURES[shown.measure].title}: ${MEASURES[shown.measure].text(this.#values.value(row))}`;
+    return `${say(MEASURES[shown.measure].title)}: ${MEASURES[shown.measure].text(this.#values.value(row))}`;
   }
 
   /** @param {{x: number, y: number} | null} point */
@@ -214,8 +215,8 @@ export class MapPanel {
         }));
       },
       columns: [
-        { heading: "Area", head: true, show: ({ area }) => element("a", { href: linkTo({ area: areaKey(area) }) }, areaTitle(area)) },
-        { heading: MEASURES[shown.measure].title, numeric: true, show: ({ value }) => MEASURES[shown.measure].text(value) },
+        { heading: say("Area"), head: true, show: ({ area }) => element("a", { href: linkTo({ area: areaKey(area) }) }, areaTitle(area)) },
+        { heading: say(MEASURES[shown.measure].title), numeric: true, show: ({ value }) => MEASURES[shown.measure].text(value) },
       ],
     }));
   }

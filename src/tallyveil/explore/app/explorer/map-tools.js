@@ -1,6 +1,7 @@
 /** Choose finest geounits on the map, one by one or by drawing around them. */
 
 import { element } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { drawShape } from "./lasso.js";
 import { rowsInShape } from "./district-shape.js";
 import { toggled, union } from "./rows.js";
@@ -24,8 +25,8 @@ export function chooseTools(areas, canvas, box, chosen) {
   /** @type {Int32Array} */
   let marked = new Int32Array();
   let choosing = false;
-  const choose = element("button", { type: "button", "aria-pressed": "false", onclick: toggle }, "Choose areas");
-  const draw = element("button", { type: "button", "aria-pressed": "false", onclick: shape }, "Draw a district");
+  const choose = element("button", { type: "button", "aria-pressed": "false", onclick: toggle }, say("Choose areas"));
+  const draw = element("button", { type: "button", "aria-pressed": "false", onclick: shape }, say("Draw a district"));
   /** @type {(() => void) | null} */
   let stop = null;
 
@@ -67,7 +68,7 @@ export function chooseTools(areas, canvas, box, chosen) {
     return true;
   }
 
-  choose.title = `A click on an area adds its ${many} to your district, or takes them out.`;
-  draw.title = `Draw around ${many}. Those whose middle is inside join your district.`;
+  choose.title = say("A click on an area adds its {areas} to your district, or takes them out.", { areas: many });
+  draw.title = say("Draw around {areas}. Those whose middle is inside join your district.", { areas: many });
   return { mark, take, buttons: () => [choose, draw] };
 }

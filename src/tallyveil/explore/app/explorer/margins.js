@@ -1,5 +1,6 @@
 /** Exact margins of sums of finest geounits, computed in a thread of their own. */
 
+import { say } from "../parts/language.js";
 import { CovarianceWorker, districtIntervals } from "../numerics/index.js";
 import { finite } from "./area.js";
 
@@ -25,9 +26,9 @@ export class Margins {
    */
   why(table) {
     const { site } = this.#areas;
-    if (!table.kinds.includes(site.finest)) return "The site has no counts of the finest geounits for this table.";
-    if (!site.intervals || !table.intervals) return site.no_intervals ?? "This table has no intervals.";
-    return site.district ? null : site.no_district ?? "This site has no covariances.";
+    if (!table.kinds.includes(site.finest)) return say("The site has no counts of the finest geounits for this table.");
+    if (!site.intervals || !table.intervals) return site.no_intervals ?? say("This table has no intervals.");
+    return site.district ? null : site.no_district ?? say("This site has no covariances.");
   }
 
   /**

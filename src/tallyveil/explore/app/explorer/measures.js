@@ -1,7 +1,8 @@
 /** What a map can show of an answer, and the classes that it is shown in. */
 
+import { phrase, say } from "../parts/language.js";
 import { count, rounded, share } from "../parts/numbers.js";
-import { kindTitle } from "./site.js";
+import { kindWords } from "./site.js";
 
 /** @typedef {import("./areas.js").Areas} Areas */
 /** @typedef {import("./site.js").Site} Site */
@@ -11,15 +12,15 @@ import { kindTitle } from "./site.js";
 
 /** @type {Record<Measure, {title: string, text: (value: number | null) => string}>} */
 export const MEASURES = {
-  published: { title: "Published count", text: count },
-  share: { title: "Share of the total", text: share },
-  standard_error: { title: "Standard error", text: rounded },
-  relative_standard_error: { title: "Standard error, relative to the count", text: share },
-  outside: { title: "Published count outside its interval", text: (value) => OUTSIDE[(value ?? 0) + 1] },
+  published: { title: phrase("Published count"), text: count },
+  share: { title: phrase("Share of the total"), text: share },
+  standard_error: { title: phrase("Standard error"), text: rounded },
+  relative_standard_error: { title: phrase("Standard error, relative to the count"), text: share },
+  outside: { title: phrase("Published count outside its interval"), text: (value) => say(OUTSIDE[(value ?? 0) + 1]) },
 };
 
 /** What the values -1, 0 and 1 of the last measure mean. */
-export const OUTSIDE = ["Below its interval", "Inside its interval", "Above its interval"];
+export const OUTSIDE = [phrase("Below its interval"), phrase("Inside its interval"), phrase("Above its interval")];
 
 /**
  * The measures that a table has.
@@ -70,7 +71,7 @@ export async function measured(areas, kind, chunk, table, answer, measure) {
 export async function limitsOf(kind, table, answer, measure) {
   if (measure === "outside") return { least: -1, most: 1, limits: [0, 1] };
   const got = await fetch(`data/areas/${kind}/classes-${table.number}.json`);
-  if (!got.ok) throw new Error(`The classes of the map cannot be read: the server answered ${got.status}.`);
+  if (!got.ok) throw new Error(say("The classes of the map cannot be read: the server answered {status}.", { status: got.status }));
   const { measures } = await got.json();
   return measures[measure]?.[answer] ?? null;
 }
@@ -92,7 +93,7 @@ export function classOf({ limits }, value) {
  */
 export function classTexts({ least, most, limits, zero }, measure) {
   const { text } = MEASURES[measure];
-  if (measure === "outside") return OUTSIDE;
+  if (measure === "outside") return OUTSIDE.map((text) => say(text));
   const whole = measure === "published";
   const starts = [least, ...limits];
   return starts.map((start, place) => {
@@ -100,7 +101,7 @@ export function classTexts({ least, most, limits, zero }, measure) {
     const last = place + 1 === starts.length;
     const end = last ? most : whole ? limits[place] - 1 : limits[place];
     if (start === end) return text(start);
-    return last || whole ? `${text(start)} to ${text(end)}` : `${text(start)} to under ${text(end)}`;
+    return last || whole ? say("{first} to {last}", { first: text(start), last: text(end) }) : say("{first} to under {last}", { first: text(start), last: text(end) });
   });
 }
 
@@ -110,7 +111,7 @@ export function classTexts({ least, most, limits, zero }, measure) {
  * @param {import("./site.js").Kind} kind
  */
 export function mapTitle(measure, kind) {
-  return `${MEASURES[measure].title}, by ${kindTitle(kind).toLowerCase()}`;
+  return say("{measure}, by {kind}", { measure: say(MEASURES[measure].title), kind: kindWords(kind).one });
 }
 
 /**

@@ -1,5 +1,6 @@
 /** The search box: a combobox with a list of areas, for the keyboard, the pointer and screen readers. */
 
+import { say } from "../parts/language.js";
 import { element, refill } from "../parts/elements.js";
 import { shown } from "../parts/shown.js";
 import { areaTitle } from "./area.js";
@@ -43,11 +44,11 @@ export function searchBox({ id, label, placeholder, find, choose }) {
     found = areas;
     active = -1;
     refill(list, ...areas.map(option));
-    if (areas.length === 0) refill(list, element("li", { class: "nothing", role: "presentation" }, "No area has this name or geocode."));
+    if (areas.length === 0) refill(list, element("li", { class: "nothing", role: "presentation" }, say("No area has this name or geocode.")));
     list.hidden = text.trim() === "";
     input.setAttribute("aria-expanded", String(!list.hidden && areas.length > 0));
     input.removeAttribute("aria-activedescendant");
-    status.textContent = list.hidden ? "" : `${areas.length} areas found.`;
+    status.textContent = list.hidden ? "" : say("{number} areas found.", { number: areas.length });
   }
 
   /**

@@ -1,5 +1,6 @@
 /** Say in plain sentences what a count, its estimate and its interval are. */
 
+import { phrase, say } from "../parts/language.js";
 import { count, decimal, rounded, share } from "../parts/numbers.js";
 
 /** @typedef {import("./areas.js").Numbers} Numbers */
@@ -21,7 +22,7 @@ export function estimateText(answer) {
   return answer.error === 0 ? count(answer.estimate) : decimal(answer.estimate);
 }
 
-export const EXACT = "This count is exact: it was published without noise, or it follows from counts that were.";
+export const EXACT = phrase("This count is exact: it was published without noise, or it follows from counts that were.");
 
 /**
  * Whether a count is published without noise: its estimate and both ends of its interval are the same number.
@@ -65,8 +66,8 @@ export function side(answer) {
  */
 export function intervalText(answer) {
   if (answer.low === null) return "–";
-  if (answer.high === null) return `${count(answer.low)} or more`;
-  return answer.low === answer.high ? count(answer.low) : `${count(answer.low)} to ${count(answer.high)}`;
+  if (answer.high === null) return say("{number} or more", { number: count(answer.low) });
+  return answer.low === answer.high ? count(answer.low) : say("{first} to {last}", { first: count(answer.low), last: count(answer.high) });
 }
 
 /**
@@ -77,22 +78,29 @@ export function intervalText(answer) {
  * @returns {string[]}
  */
 export function answerSentences(answer, unit, level) {
-  const published = answer.published === null ? [] : [`The published count is ${count(answer.published)} ${unit}.`];
+  const published = answer.published === null ? [] : [publishedSentence(answer.published, unit)];
   if (answer.estimate === null) {
-    return [...published, "The noisy measurements do not determine this count, so it has no unbiased estimate and no full interval."];
+    return [...published, say("The noisy measurements do not determine this count, so it has no unbiased estimate and no full interval.")];
   }
-  if (isExact(answer)) return [...published, EXACT];
+  if (isExact(answer)) return [...published, say(EXACT)];
   if (answer.error === 0) {
-    return [...published, `The count before noise is known exactly: it is ${count(answer.estimate)}.`];
+    return [...published, say("The count before noise is known exactly: it is {number}.", { number: count(answer.estimate) })];
   }
-  const estimate = `The unbiased estimate from the noisy measurements is ${decimal(answer.estimate)}`;
-  const said = [...published, answer.error === null ? `${estimate}.` : `${estimate}, with a standard error of ${rounded(answer.error)}.`];
+  const estimate = decimal(answer.estimate);
+  const said = [...published, answer.error === null
+    ? say("The unbiased estimate from the noisy measurements is {estimate}.", { estimate })
+    : say("The unbiased estimate from the noisy measurements is {estimate}, with a standard error of {error}.", { estimate, error: rounded(answer.error) })];
   if (answer.low === null) return said;
-  return [...said, `The ${share(level)} interval of the count before noise is ${intervalText(answer)}.`];
+  return [...said, say("The {level} interval of the count before noise is {interval}.", { level: share(level), interval: intervalText(answer) })];
 }
 
-/** @type {Record<-1 | 1, string>} */
-const OUTSIDE = { [-1]: "below", 1: "above" };
+/**
+ * @param {number | null} published
+ * @param {string} unit
+ */
+export function publishedSentence(published, unit) {
+  return say("The published count is {number} {units}.", { number: count(published), units: unit });
+}
 
 /**
  * Why a published count may lie outside its interval; null if it does not.
@@ -102,6 +110,7 @@ const OUTSIDE = { [-1]: "below", 1: "above" };
 export function outsideSentence(answer) {
   const where = side(answer);
   if (where === null || where === 0) return null;
-  return `The published count lies ${OUTSIDE[where]} its interval. This is not a mistake. It can happen because published counts are whole, are not negative and add up, ` +
-    "or because this is one of the few intervals that miss. The interval is about the count before noise. The published count need not be in its middle.";
+  const lies = where < 0 ? say("The published count lies below its interval.") : say("The published count lies above its interval.");
+  return `${lies} ` + say("This is not a mistake. It can happen because published counts are whole, are not negative and add up, " +
+    "or because this is one of the few intervals that miss. The interval is about the count before noise. The published count need not be in its middle.");
 }

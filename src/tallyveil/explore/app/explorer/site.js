@@ -1,5 +1,9 @@
 /** What a site holds: `data/site.json`, read and typed. */
 
+import { element } from "../parts/elements.js";
+import { say, speak } from "../parts/language.js";
+import { readState, writeState } from "../parts/link-state.js";
+import { numbersIn } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
 
 /**
@@ -15,6 +19,7 @@ import { shown } from "../parts/shown.js";
  * @property {boolean} named whether areas have names
  * @property {boolean} sorted whether geocodes rise, so that the file of an area follows from its geocode
  * @property {boolean} overlaps whether a finest geounit can be in several entities
+ * @property {{one: string, other: string}} [label] what an area, and several of them, are called in the language of the page
  */
 
 /**
@@ -23,7 +28,8 @@ import { shown } from "../parts/shown.js";
  * @property {string} name
  * @property {string} title
  * @property {string[]} answers
- * @property {{name: string, title: string, levels: string[]}[]} factors the attributes that the table divides by
+ * @property {string[]} [labels] what the answers are called in the language of the page
+ * @property {{name: string, title: string, levels: string[], labels?: string[]}[]} factors the attributes that the table divides by
  * @property {string[][] | null} attributes the level of every attribute, for each answer; null for a table of one total
  * @property {number[]} kinds
  * @property {boolean} intervals
@@ -35,12 +41,17 @@ import { shown } from "../parts/shown.js";
  * @property {string} name
  * @property {string} unit
  * @property {string} made_by
+ * @property {string} run
  * @property {string[]} warnings
  * @property {string[]} guarantee
  * @property {string} signature who signed the release when the site was made
  * @property {Kind[]} kinds
  * @property {number} finest
+ * @property {Edition[]} [editions] the languages of the release's labels, that which is shown without a choice first
+ * @property {string} [language] that of the page
  * @property {Table[]} tables
+ * @property {{attributes: Attribute[], lacking: string | null}} asking what questions can be about, and why they have no answers, if so
+ * @property {boolean} answers whether a program serves the site and answers questions; the file does not say it
  * @property {number | null} share_of the table whose count is the whole of a share
  * @property {{level: number, covers: string} | null} intervals
  * @property {string | null} no_intervals why there are none
@@ -51,6 +62,23 @@ import { shown } from "../parts/shown.js";
  * @property {{name: string, warnings: string[], signature: string, tables: boolean[], kinds: number[]} | null} compared another
  *   release of the same tables; `tables` says of each table whether that release has intervals of it, and `kinds` which kinds of areas both have
  */
+
+/**
+ * @typedef {object} Edition how a release is called in a language, and what the site says of it
+ * @property {string} tag the language
+ * @property {string} language what it calls itself
+ * @property {string | null} words the language of the page's own sentences; null for English
+ * @property {string} name
+ * @property {string} unit
+ * @property {string[]} warnings
+ * @property {string[]} guarantee
+ * @property {string} signature
+ * @property {string | null} no_intervals
+ * @property {string | null} covers
+ * @property {({one: string, other: string} | null)[]} kinds
+ * @property {{title: string, answers: string[], factors: {title: string, levels: string[]}[]}[]} tables
+ */
+/** @typedef {{name: string, title: string, levels: string[], recodes: {name: string, title: string, levels: string[]}[]}} Attribute */
 
 /** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */
 
@@ -71,7 +99,61 @@ export async function loadSite() {
   if (site.format !== FORMAT) {
     throw new Error(`data/site.json has format ${site.format}, and this page reads format ${FORMAT}. Make the site again.`);
   }
+  await speakFor(site);
+  site.answers = answer.headers.get("Tallyveil-Answers") !== null;
   return site;
+}
+
+/**
+ * Call everything as in the language that the address asks for, or in the first of the release.
+ * @param {Site} site
+ */
+async function speakFor(site) {
+  const editions = site.editions ?? [];
+  const asked = readState().language;
+  const edition = editions.find(({ tag }) => tag === asked) ?? editions[0];
+  if (!edition) return;
+  await speak(edition.tag, edition.words);
+  numbersIn(edition.tag);
+  const { tag, covers, kinds, tables, name, unit, warnings, guarantee, signature, no_intervals } = edition;
+  Object.assign(site, { language: tag, name, unit, warnings, guarantee, signature, no_intervals });
+  if (site.intervals && covers !== null) site.intervals.covers = covers;
+  site.kinds.forEach((kind, place) => {
+    kind.label = kinds[place] ?? undefined;
+  });
+  site.tables.forEach((table, place) => {
+    const { title, answers, factors } = tables[place];
+    Object.assign(table, { title, labels: answers });
+    table.factors.forEach((factor, which) => Object.assign(factor, { title: factors[which].title, labels: factors[which].levels }));
+  });
+}
+
+/**
+ * A list of the languages of the release for the head of the page; null if it has one, or none.
+ * @param {Site} site
+ * @returns {HTMLElement | null}
+ */
+export function languageSwitch({ editions = [], language }) {
+  if (editions.length < 2) return null;
+  // Everything is said anew: the address keeps what is shown.
+  const choose = () => {
+    writeState({ language: list.value }, true);
+    location.reload();
+  };
+  const list = element("select", { id: "language", onchange: choose },
+    ...editions.map(({ tag, language: name }) => element("option", { value: tag, lang: tag, selected: tag === language }, name)));
+  return element("label", { class: "theme" }, element("span", {}, say("Language")), list);
+}
+
+/**
+ * Links to the pages of a site, for the head of each.
+ * @param {"areas" | "tables"} here
+ */
+export function pageLinks(here) {
+  const pages = /** @type {const} */ ([["areas", "index.html", say("Areas")], ["tables", "tables.html", say("Tables")]]);
+  const { language } = readState();
+  const kept = language === undefined ? "" : `#${new URLSearchParams({ language })}`;
+  return pages.map(([page, address, title]) => element("a", { href: address + kept, "aria-current": page === here ? "page" : null }, title));
 }
 
 /**
@@ -79,8 +161,7 @@ export async function loadSite() {
  * @param {Kind} kind
  */
 export function kindTitle(kind) {
-  const words = kind.name.replaceAll("_", " ");
-  return shown(words.charAt(0).toUpperCase() + words.slice(1));
+  return shown(capital(kind.label?.one ?? kind.name.replaceAll("_", " ")));
 }
 
 /**
@@ -88,6 +169,7 @@ export function kindTitle(kind) {
  * @param {Kind} kind
  */
 export function kindWords(kind) {
+  if (kind.label) return { one: shown(kind.label.one), many: shown(kind.label.other) };
   return { one: kindTitle(kind).toLowerCase(), many: shown(kind.many.replaceAll("_", " ")) };
 }
 
@@ -96,7 +178,12 @@ export function kindWords(kind) {
  * @param {Table} table
  */
 export function tableTitle(table) {
-  return shown(table.title.charAt(0).toUpperCase() + table.title.slice(1));
+  return shown(capital(table.title));
+}
+
+/** @param {string} text */
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /**
@@ -105,7 +192,7 @@ export function tableTitle(table) {
  * @param {number} answer
  */
 export function answerTitle(table, answer) {
-  return levelTitle(table.answers[answer]);
+  return levelTitle(table.labels?.[answer] ?? table.answers[answer]);
 }
 
 /**

@@ -1,11 +1,12 @@
 /** Sums and differences with their margins, as figures, sentences and a table. */
 
 import { element } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { count, decimal, difference, rounded, share } from "../parts/numbers.js";
 import { answerTable } from "./answer-table.js";
 import { pagedTable } from "../parts/tables.js";
 import { intervalPicture } from "./interval-picture.js";
-import { answerOf, answerSentences, outsideSentence } from "./sentences.js";
+import { answerOf, answerSentences, outsideSentence, publishedSentence } from "./sentences.js";
 import { answerTitle, tableTitle } from "./site.js";
 
 /** @typedef {import("./areas.js").Numbers} Numbers */
@@ -28,13 +29,13 @@ export async function sumView(site, table, place, numbers, why) {
   const outside = outsideSentence(answer);
   const sentences = why === null
     ? answerSentences(answer, site.unit, /** @type {{level: number}} */ (site.intervals).level)
-    : [`The published count is ${count(answer.published)} ${site.unit}.`, `There is no margin. ${why}`];
+    : [publishedSentence(answer.published, site.unit), say("There is no margin. {reason}", { reason: why })];
   return element("div", { class: "sum" },
     element("h3", {}, label), picture,
     ...sentences.map((sentence) => element("p", {}, sentence)),
     outside ? element("p", { class: "note" }, outside) : null,
     table.answers.length > 1
-      ? await answerTable({ table, numbers, intervals: why === null, caption: `${tableTitle(table)}, sums` }) : null);
+      ? await answerTable({ table, numbers, intervals: why === null, caption: say("{table}, sums", { table: tableTitle(table) }) }) : null);
 }
 
 /**
@@ -49,23 +50,23 @@ export async function sumView(site, table, place, numbers, why) {
 export function differenceTable(site, table, sides, titles, margins) {
   const level = site.intervals ? share(site.intervals.level) : "";
   return pagedTable({
-    caption: `${tableTitle(table)}: ${titles[0]} and ${titles[1]}`,
+    caption: say("{table}: {area} and {other}", { table: tableTitle(table), area: titles[0], other: titles[1] }),
     captionHidden: true,
     n: table.answers.length,
     page: 20,
     rows: (start, stop) => Array.from({ length: stop - start }, (_, place) => start + place),
     columns: [
-      { heading: "Answer", head: true, show: (place) => answerTitle(table, place) },
+      { heading: say("Answer"), head: true, show: (place) => answerTitle(table, place) },
       ...sides.map((numbers, which) => (
         { heading: titles[which], numeric: true, show: (/** @type {number} */ place) => count(numbers.published[place]) })),
       {
-        heading: "Published difference", numeric: true,
+        heading: say("Published difference"), numeric: true,
         show: (place) => difference(minus(sides[0].published[place], sides[1].published[place])),
       },
       ...(margins ? [
-        { heading: "Estimated difference", numeric: true, show: (/** @type {number} */ place) => decimal(margins.estimate[place]) },
-        { heading: `${level} interval`, numeric: true, show: (/** @type {number} */ place) => ends(margins, place) },
-        { heading: "Standard error", numeric: true, show: (/** @type {number} */ place) => rounded(margins.error[place]) },
+        { heading: say("Estimated difference"), numeric: true, show: (/** @type {number} */ place) => decimal(margins.estimate[place]) },
+        { heading: say("{level} interval", { level }), numeric: true, show: (/** @type {number} */ place) => ends(margins, place) },
+        { heading: say("Standard error"), numeric: true, show: (/** @type {number} */ place) => rounded(margins.error[place]) },
       ] : []),
     ],
   });
@@ -77,7 +78,7 @@ export function differenceTable(site, table, sides, titles, margins) {
  */
 export function ends(numbers, place) {
   const low = numbers.low[place];
-  return low === null ? "–" : `${difference(low)} to ${difference(numbers.high[place])}`;
+  return low === null ? "–" : say("{first} to {last}", { first: difference(low), last: difference(numbers.high[place]) });
 }
 
 /**

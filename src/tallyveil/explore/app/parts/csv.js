@@ -1,13 +1,15 @@
 /** Write tables as CSV in UTF-8, and hand files to the reader. */
 
+import { phrase, say } from "./language.js";
+
 /** @typedef {string | number | null} Cell  null is an empty field */
 
 const FORMULA = /^[=+\-@\t\r]/;
 const QUOTED = /[",\r\n]/;
 
 /** What a reader should know about the texts of a file. */
-export const CSV_NOTE =
-  "A text that begins with =, +, - or @ has an apostrophe in front, so that a spreadsheet shows it and does not compute it.";
+export const CSV_NOTE = phrase(
+  "A text that begins with =, +, - or @ has an apostrophe in front, so that a spreadsheet shows it and does not compute it.");
 
 /**
  * The text of a CSV file. Numbers are written with a decimal point and without grouping.
@@ -21,13 +23,13 @@ export function csvText(headings, rows) {
 }
 
 /**
- * Hand a text to the reader as a file.
+ * Hand a file to the reader.
  * @param {string} name
- * @param {string} text
+ * @param {string | Uint8Array<ArrayBuffer>} content
  * @param {string} [type]
  */
-export function download(name, text, type = "text/csv;charset=utf-8") {
-  const address = URL.createObjectURL(new Blob([text], { type }));
+export function download(name, content, type = "text/csv;charset=utf-8") {
+  const address = URL.createObjectURL(new Blob([content], { type }));
   const link = document.createElement("a");
   link.href = address;
   link.download = name.replace(/[^\p{L}\p{N}._-]+/gu, "_").slice(0, 100);
@@ -58,8 +60,8 @@ export function parseCsv(text) {
   }
   rows.push(row);
   if (read < all.length) {
-    throw new Error(`The file is no CSV: in its row ${rows.length - 1}, a quotation mark is not closed, or stands inside a field. ` +
-      "Close it, or write the file again as CSV with commas.");
+    throw new Error(say("The file is no CSV: in its row {number}, a quotation mark is not closed, or stands inside a field. " +
+      "Close it, or write the file again as CSV with commas.", { number: rows.length - 1 }));
   }
   return rows.slice(1).filter((fields) => fields.length > 1 || fields[0] !== "");
 }

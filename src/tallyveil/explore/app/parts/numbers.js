@@ -1,10 +1,27 @@
 /** Write numbers for readers, in the grouping of the reader's language. */
 
-const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
-const signedWhole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0, signDisplay: "exceptZero" });
-const oneDecimal = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-const significant = new Intl.NumberFormat(undefined, { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
-const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 3 });
+import { isOne } from "./language.js";
+
+let formats = formatsIn(undefined);
+
+/**
+ * Write numbers as a language does; without this call, as the reader's browser does.
+ * @param {string} tag
+ */
+export function numbersIn(tag) {
+  formats = formatsIn(tag);
+}
+
+/** @param {string | undefined} tag */
+function formatsIn(tag) {
+  return {
+    whole: new Intl.NumberFormat(tag, { maximumFractionDigits: 0 }),
+    signedWhole: new Intl.NumberFormat(tag, { maximumFractionDigits: 0, signDisplay: "exceptZero" }),
+    oneDecimal: new Intl.NumberFormat(tag, { minimumFractionDigits: 1, maximumFractionDigits: 1 }),
+    significant: new Intl.NumberFormat(tag, { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }),
+    percent: new Intl.NumberFormat(tag, { style: "percent", maximumSignificantDigits: 3 }),
+  };
+}
 
 /** What stands in the place of a number that does not exist. */
 export const NONE = "–";
@@ -14,7 +31,7 @@ export const NONE = "–";
  * @param {number | null} value
  */
 export function count(value) {
-  return absent(value) ? NONE : whole.format(value + 0);
+  return absent(value) ? NONE : formats.whole.format(value + 0);
 }
 
 /**
@@ -22,7 +39,7 @@ export function count(value) {
  * @param {number | null} value
  */
 export function difference(value) {
-  return absent(value) ? NONE : signedWhole.format(value + 0);
+  return absent(value) ? NONE : formats.signedWhole.format(value + 0);
 }
 
 /**
@@ -30,7 +47,7 @@ export function difference(value) {
  * @param {number | null} value
  */
 export function decimal(value) {
-  return absent(value) ? NONE : oneDecimal.format(Math.abs(value) < 0.05 ? 0 : value);
+  return absent(value) ? NONE : formats.oneDecimal.format(Math.abs(value) < 0.05 ? 0 : value);
 }
 
 /**
@@ -39,7 +56,7 @@ export function decimal(value) {
  */
 export function rounded(value) {
   if (absent(value)) return NONE;
-  return value === 0 ? "0" : significant.format(value);
+  return value === 0 ? "0" : formats.significant.format(value);
 }
 
 /**
@@ -47,7 +64,7 @@ export function rounded(value) {
  * @param {number | null} value
  */
 export function share(value) {
-  return absent(value) ? NONE : percent.format(value);
+  return absent(value) ? NONE : formats.percent.format(value);
 }
 
 /**
@@ -57,7 +74,7 @@ export function share(value) {
  * @param {string} many
  */
 export function counted(n, one, many) {
-  return `${count(n)} ${n === 1 ? one : many}`;
+  return `${count(n)} ${isOne(n) ? one : many}`;
 }
 
 /**

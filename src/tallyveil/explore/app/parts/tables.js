@@ -1,7 +1,10 @@
 /** Tables that readers can sort, page through and read with a screen reader. */
 
 import { element, refill } from "./elements.js";
+import { say } from "./language.js";
 import { count } from "./numbers.js";
+
+/** @typedef {{id: string, direction: "ascending" | "descending" | null, choose: () => void}} Sorting */
 
 /**
  * @template Row
@@ -9,6 +12,7 @@ import { count } from "./numbers.js";
  * @property {string} heading
  * @property {boolean} [numeric] whether the values stand to the right
  * @property {boolean} [head] whether the values name their rows
+ * @property {Sorting | null} [sort] how the rows are sorted by it; null or nothing where they are not
  * @property {(row: Row) => string | Node} show
  */
 
@@ -37,8 +41,8 @@ export async function pagedTable(table) {
   const scroll = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": table.caption },
     element("table", {}, caption, head, body));
   const place = element("span", { "aria-live": "polite" });
-  const back = element("button", { type: "button", onclick: () => show(start - size) }, "Previous");
-  const next = element("button", { type: "button", onclick: () => show(start + size) }, "Next");
+  const back = element("button", { type: "button", onclick: () => show(start - size) }, say("Previous"));
+  const next = element("button", { type: "button", onclick: () => show(start + size) }, say("Next"));
   let start = 0;
 
   /** @param {number} from */
@@ -47,7 +51,7 @@ export async function pagedTable(table) {
     const stop = Math.min(table.n, start + size);
     const rows = await table.rows(start, stop);
     refill(body, ...rows.map((row) => element("tr", {}, ...table.columns.map((column) => cell(column, row)))));
-    refill(place, `Rows ${count(start + 1)} to ${count(stop)} of ${count(table.n)}`);
+    refill(place, say("Rows {first} to {last} of {number}", { first: count(start + 1), last: count(stop), number: count(table.n) }));
     back.disabled = start === 0;
     next.disabled = stop === table.n;
   }
@@ -62,7 +66,10 @@ export async function pagedTable(table) {
  * @param {ColumnOf<Row>} column
  */
 function heading(column) {
-  return element("th", { scope: "col", class: column.numeric ? "number" : null }, column.heading);
+  const { heading: text, sort } = column;
+  const arrow = sort?.direction === "ascending" ? " ▲" : sort?.direction === "descending" ? " ▼" : "";
+  return element("th", { scope: "col", class: column.numeric ? "number" : null, "aria-sort": sort?.direction ?? null }, sort
+    ? element("button", { type: "button", class: "sort", id: sort.id, onclick: sort.choose }, text, element("span", { "aria-hidden": "true" }, arrow)) : text);
 }
 
 /**

@@ -1,9 +1,11 @@
 /** The switch between light and dark. Without a choice, the page follows the reader's system. */
 
 import { element } from "./elements.js";
+import { phrase, say } from "./language.js";
 
 const KEY = "tallyveil-theme";
 const CHOICES = /** @type {const} */ (["system", "light", "dark"]);
+const NAMES = { system: phrase("System"), light: phrase("Light"), dark: phrase("Dark") };
 
 /** @typedef {typeof CHOICES[number]} Theme */
 
@@ -31,11 +33,11 @@ export function onTheme(listener) {
  */
 export function themeSwitch() {
   const options = CHOICES.map((choice) =>
-    element("option", { value: choice }, choice[0].toUpperCase() + choice.slice(1)));
+    element("option", { value: choice }, say(NAMES[choice])));
   const list = element("select", { id: "theme", onchange: () => choose(/** @type {Theme} */ (list.value)) }, ...options);
   list.value = remembered();
   apply(remembered());
-  return element("label", { class: "theme" }, element("span", {}, "Colours"), list);
+  return element("label", { class: "theme" }, element("span", {}, say("Colours")), list);
 }
 
 /** @param {Theme} theme */

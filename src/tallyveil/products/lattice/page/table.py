@@ -219,5 +219,5 @@ def _single_counts(manifest: Manifest, plan: Mapping[str, Any], unit: Unit) -> s
         )
     right: Fraction = guess_of_pair(float(privacy["epsilon"]), float(privacy["delta"]))
     words = guess_words(right, Neighbours.of(plan["neighbours"]), unit)
-    without_secret = "" if manifest.protected else NO_SECRET
+    without_secret = "" if manifest.protected else f"{NO_SECRET} "
     return f"{without_secret}{words} What the exact sums reveal is not covered."

@@ -54,6 +54,7 @@ from tallyveil.products.lattice.public.verified import (
     names_of_cells,
     table_checks,
 )
+from tallyveil.products.lattice.run.nearest import nearest_table
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
@@ -74,7 +75,7 @@ from tallyveil.subspace.noise_plan import (
     margin_draws,
     noise_record,
 )
-from tallyveil.subspace.nonnegative import Outputs, nearest_nonnegative
+from tallyveil.subspace.nonnegative import Outputs
 
 # The noise has place 0 (its query is 0).
 _ORDER_QUERY = 1
@@ -292,7 +293,8 @@ def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
     # run gets the same one.
     words = source.numbers(0, _ORDER_QUERY, [0], 0, noise.lattice.n_cells)[0]
     order = np.argsort(np.argsort(words, kind="stable"))
-    return {"count": nearest_nonnegative(noisy, noise.lattice.structure, order), UNBIASED: noisy}
+    matrix = plan.constraints.system.matrix
+    return {"count": nearest_table(noisy, noise.lattice, matrix, order), UNBIASED: noisy}
 
 
 def _write_table(run: Run, work: _TableWork, counts: dict[str, Integers]) -> None:

@@ -119,7 +119,7 @@ def group_points(
         some_left_out: Whether small totals were left out.
     """
     guess = guess_words(right, NEIGHBOURS, unit)
-    without_secret = "" if is_protected else NO_SECRET
+    without_secret = "" if is_protected else f"{NO_SECRET} "
     return (
         SummaryPoint(
             "What was done",

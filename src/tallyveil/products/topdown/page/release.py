@@ -24,13 +24,14 @@ from tallyveil.products.topdown.page.short import (
     release_tiles,
 )
 from tallyveil.products.topdown.page.uncertainty import uncertainty_of
-from tallyveil.report.page import write_release_page
-from tallyveil.report.privacy import ExactNumber, exact, privacy_statement
+from tallyveil.report.page import Edition, write_editions, write_release_page
+from tallyveil.report.privacy import ExactNumber, SecretCost, exact, privacy_statement, secret_costs
 from tallyveil.report.release_files import (
     ReleaseFiles,
     Titles,
     error_lines,
     expected_of,
+    in_language,
     margin_matrix,
     read_release_files,
     share_matrix,
@@ -53,14 +54,14 @@ from tallyveil.report.svg import (
 from tallyveil.report.wording import (
     file_size,
     grouped,
-    listed,
     name_title,
     percent,
     rounded,
     scientific,
+    signed,
 )
-from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.words.language import Figure, phrase
 
 EXACT = 0.001
 """Standard deviation of a total below which a total is published exactly."""
@@ -83,6 +84,7 @@ class SpineView:
             largest standard deviation on the spine.
         warnings: Sentences about families and geolevels that the spine makes less accurate.
         replaced: Original geolevels that the spine changes or lacks, in words; None if it keeps all.
+        replaces_one: Whether it is one geolevel.
     """
 
     preset: str | None
@@ -93,6 +95,7 @@ class SpineView:
     deviations: tuple[tuple[str, ...], ...]
     warnings: tuple[str, ...]
     replaced: str | None
+    replaces_one: bool
 
 
 def spine_view(files: ReleaseFiles) -> SpineView | None:
@@ -100,18 +103,19 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
     record: dict[str, Any] | None = files.manifest.body.get("spine")
     if record is None:
         return None
-    steps = tuple(_step(step) for step in record["steps"])
+    titles = files.titles
+    steps = tuple(_step(titles, step) for step in record["steps"])
     if "regroup" in record:
         # In the order in which the spine is made: steps, regrouping, bypassing.
-        steps += (_regroup(record["regroup"]),)
+        steps += (_regroup(titles, record["regroup"]),)
     if "bypassing" in record:
-        steps += (_bypassing(record["bypassing"]),)
-    spines = [("geography as given", record["original"])]
+        steps += (_bypassing(titles, record["bypassing"]),)
+    spines = [(titles.say("geography as given"), record["original"])]
     if steps:
-        spines.append(("spine of the release", record["made"]))
+        spines.append((titles.say("spine of the release"), record["made"]))
     distances = (
         (
-            name_title(name),
+            titles.geolevel(name),
             grouped(item["entities"]),
             # Without steps the spine is the geography as given, and the record has one distance.
             _distance(item, "original_") if "original_mean" in item else _distance(item, ""),
@@ -123,102 +127,147 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         record.get("preset"),
         steps,
         "bypassing" in record,
-        tuple((title, tuple(_level(item) for item in levels)) for title, levels in spines),
+        tuple((title, tuple(_level(titles, item) for item in levels)) for title, levels in spines),
         tuple(distances),
-        tuple(_deviations(item) for item in record.get("deviations", ())),
+        tuple(_deviations(titles, item) for item in record.get("deviations", ())),
         tuple(name_title(warning) for warning in record.get("warnings", ())),
-        listed([name_title(name) for name in record["replaced"]]) if record["replaced"] else None,
+        _areas(titles, record["replaced"]) if record["replaced"] else None,
+        len(record["replaced"]) == 1,
     )
 
 
-def _level(item: dict[str, Any]) -> tuple[str, str, str, str]:
+def _areas(titles: Titles, names: Sequence[str]) -> str:
+    return titles.listed(list(map(titles.geolevel, names)))
+
+
+def _level(titles: Titles, item: dict[str, Any]) -> tuple[str, str, str, str]:
     children = ("", "")
     if "children_mean" in item:
         children = (rounded(item["children_mean"]), grouped(item["children_most"]))
-    return (name_title(item["geolevel"]), grouped(item["geounits"]), *children)
+    return (titles.geolevel(item["geolevel"]), grouped(item["geounits"]), *children)
 
 
-def _distance(item: dict[str, Any], which: str) -> str:
-    return f"{rounded(item[which + 'mean'])} ({grouped(item[which + 'most'])})"
+def _distance(item: dict[str, Any], which: str) -> Figure:
+    return Figure(f"{rounded(item[which + 'mean'])} ({grouped(item[which + 'most'])})")
 
 
-def _deviations(item: dict[str, Any]) -> tuple[str, ...]:
+def _deviations(titles: Titles, item: dict[str, Any]) -> tuple[str, ...]:
     values = (item["given"]["mean"], item["steps"]["mean"], item["made"]["mean"], item["made"]["greatest"])
     return (
-        name_title(item["name"]) + (" *" if item["aimed"] else ""),
+        titles.geolevel(item["name"]) + (" *" if item["aimed"] else ""),
         grouped(item["areas"]),
         *(
             # None: no measurement reaches the area. Below 0.001 it is an invariant.
-            "not determined" if value is None else "exact" if value < EXACT else rounded(value)
+            titles.say("not determined")
+            if value is None
+            else titles.say("exact")
+            if value < EXACT
+            else rounded(value)
             for value in values
         ),
     )
 
 
-def _step(step: dict[str, Any]) -> str:
-    level = name_title(step["geolevel"])
+def _step(titles: Titles, step: dict[str, Any]) -> str:
+    level = titles.geolevel(step["geolevel"])
     if step["kind"] == "branch":
-        entities = "all" if step["entities"] is None else listed(step["entities"])
-        where = f"into the new geolevel {name_title(step['parts'])}" if step["parts"] else "in its place"
-        return (
-            f"Branch {step['name']}: every geounit from {level} down is cut by the entities of "
-            f"{name_title(step['family'])} ({entities}), {where}."
+        entities = titles.say("all") if step["entities"] is None else titles.listed(step["entities"])
+        branch = {"name": step["name"], "geolevel": level, "entities": entities}
+        if step["parts"]:
+            return titles.say(
+                "Branch {name}: every geounit from {geolevel} down is cut by the entities of {family} ({entities}), "
+                "into the new geolevel {parts}.",
+                family=titles.geolevel(step["family"]),
+                parts=titles.geolevel(step["parts"]),
+                **branch,
+            )
+        return titles.say(
+            "Branch {name}: every geounit from {geolevel} down is cut by the entities of {family} ({entities}), in its "
+            "place.",
+            family=titles.geolevel(step["family"]),
+            **branch,
         )
-    families = listed([name_title(name) for name in step["families"]])
+    families = _areas(titles, step["families"])
     if step["kind"] == "cut_by_entities":
-        where = f"below {level}, which stays whole" if step["keep"] else f"in the place of {level}"
-        return (
-            f"{name_title(step['name'])}: every geounit from {level} down is cut by the entities of {families}; "
-            f"the parts are a geolevel {where}."
+        return titles.say(
+            "{name}: every geounit from {geolevel} down is cut by the entities of {families}; the parts are a geolevel "
+            "below {geolevel}, which stays whole."
+            if step["keep"]
+            else "{name}: every geounit from {geolevel} down is cut by the entities of {families}; the parts are a "
+            "geolevel in the place of {geolevel}.",
+            name=titles.geolevel(step["name"]),
+            geolevel=level,
+            families=families,
         )
-    children = name_title(step["children"])
-    limit = _limit(step["limit"])
-    if step["kind"] == "group_by_membership":
-        return f"{level}: groups of {children} geounits that are in the same entities of {families}, {limit}."
-    return f"{level}: groups of {children} geounits, merged while no distance of {families} grows, {limit}."
-
-
-def _limit(limit: dict[str, Any]) -> str:
-    text = f"at most int(√n + {limit['cutoff']}) each"
-    return text if limit["at_most"] is None else f"{text} and never more than {limit['at_most']}"
-
-
-def _regroup(record: dict[str, Any]) -> str:
-    aim = listed([name_title(name) for name in record["aim"]])
-    what = "the sum of mean variances" if record["measure"] == "sum" else "the greatest variance"
-    return (
-        f"{name_title(record['geolevel'])}: groups chosen anew so that {what} of {aim} falls, "
-        f"{_limit(record['limit'])}. {_guarantee_kept_words(record)}"
+    return titles.say(
+        "{geolevel}: groups of {children} geounits that are in the same entities of {families}, {limit}."
+        if step["kind"] == "group_by_membership"
+        else "{geolevel}: groups of {children} geounits, merged while no distance of {families} grows, {limit}.",
+        geolevel=level,
+        children=titles.geolevel(step["children"]),
+        families=families,
+        limit=_limit(titles, step["limit"]),
     )
 
 
-def _guarantee_kept_words(record: dict[str, Any]) -> str:
+def _limit(titles: Titles, limit: dict[str, Any]) -> str:
+    if limit["at_most"] is None:
+        return titles.say("at most int(√n + {number}) each", number=limit["cutoff"])
+    return titles.say(
+        "at most int(√n + {number}) each and never more than {most}",
+        number=limit["cutoff"],
+        most=limit["at_most"],
+    )
+
+
+def _regroup(titles: Titles, record: dict[str, Any]) -> str:
+    text = titles.say(
+        "{geolevel}: groups chosen anew so that the sum of mean variances of {areas} falls, {limit}."
+        if record["measure"] == "sum"
+        else "{geolevel}: groups chosen anew so that the greatest variance of {areas} falls, {limit}.",
+        geolevel=titles.geolevel(record["geolevel"]),
+        areas=_areas(titles, list(record["aim"])),
+        limit=_limit(titles, record["limit"]),
+    )
+    return f"{text} {_guarantee_kept_words(titles, record)}"
+
+
+def _guarantee_kept_words(titles: Titles, record: dict[str, Any]) -> str:
     """The limit on what other areas may lose through the groups; "" for older releases, which had no limit."""
     # Releases of earlier versions have no such limit.
     if "most_loss" not in record:
         return ""
-    loss = percent(float(Fraction(record["most_loss"])))
-    place = "the geography as given" if record["reference"] == "geography" else "the spine before this step"
-    free = record["may_worsen"]
-    but = f", but for {listed([name_title(name) for name in free])}" if free else ""
-    return (
-        f"No other family of the entity table and no geolevel of the geography{but} was to lose more than {loss} of "
-        f"its mean standard deviation on {place}; the table below says what came of it."
+    place = titles.say(
+        "the geography as given" if record["reference"] == "geography" else "the spine before this step"
+    )
+    loss, free = percent(float(Fraction(record["most_loss"]))), record["may_worsen"]
+    if not free:
+        return titles.say(
+            "No other family of the entity table and no geolevel of the geography was to lose more than {loss} of its "
+            "mean standard deviation on {spine}; the table below says what came of it.",
+            loss=loss,
+            spine=place,
+        )
+    return titles.say(
+        "No other family of the entity table and no geolevel of the geography, but for {areas}, was to lose more than "
+        "{loss} of its mean standard deviation on {spine}; the table below says what came of it.",
+        areas=_areas(titles, free),
+        loss=loss,
+        spine=place,
     )
 
 
-def _bypassing(record: dict[str, Any]) -> str:
+def _bypassing(titles: Titles, record: dict[str, Any]) -> str:
     # A bypassed geounit gives its share away and is not measured.
     without = grouped(sum(level["not_measured"] for level in record["geolevels"]))
-    if record["rule"] == "single_child":
-        return (
-            "Bypassing: a geounit with one child is the same area as the child; it is measured once, at the upper "
-            f"geolevel, with the shares of both. So {without} geounits have no measurement of their own."
-        )
-    return (
-        "Bypassing: a geounit is left out where its share is small beside its children's, which take its place and its "
-        "share. If all geolevels measure the same queries with the same query shares, no query of any geounit has a "
-        f"greater variance then. So {without} geounits have no measurement of their own."
+    return titles.say(
+        "Bypassing: a geounit with one child is the same area as the child; it is measured once, at the upper "
+        "geolevel, with the shares of both. So {number} geounits have no measurement of their own."
+        if record["rule"] == "single_child"
+        else "Bypassing: a geounit is left out where its share is small beside its children's, which take its place "
+        "and its share. If all geolevels measure the same queries with the same query shares, no query of any geounit "
+        "has a greater variance then. So {number} geounits have no measurement of their own.",
+        number=without,
     )
 
 
@@ -271,55 +320,62 @@ def _drawn(files: ReleaseFiles, item: dict[str, Any]) -> DrawnCounts:
     more = len(names) - _NAMES_SHOWN
     return DrawnCounts(
         files.titles.query(item["query"]),
-        name_title(item["geolevel"]),
+        files.titles.geolevel(item["geolevel"]),
         grouped(noise["cells"]),
         grouped(noise["dimension"]),
-        _law(item["law"]),
+        _law(files.titles, item["law"]),
         "ρ" if files.declaration.budget_unit == "rho" else "ε",
         exact(Fraction(item["budget"])),
         (tuple(names[:_NAMES_SHOWN]), grouped(more) if more > 0 else ""),
         privacy["statement"],
         noise["sampler"],
         noise["reason"],
-        _spread(noise["spread"]),
+        _spread(files.titles, noise["spread"]),
         item["path"],
     )
 
 
-def _law(law: dict[str, str]) -> tuple[str, ExactNumber]:
+def _law(titles: Titles, law: dict[str, str]) -> tuple[str, ExactNumber]:
     if "variance" in law:
-        return f"{law['kind']}, variance", exact(Fraction(law["variance"]))
-    return f"{law['kind']}, {law['norm']} norm, ε by unit of distance", exact(Fraction(law["epsilon"]))
+        return titles.say("{law}, variance", law=titles.say(law["kind"])), exact(Fraction(law["variance"]))
+    return (
+        titles.say(
+            "{law}, {norm} norm, ε by unit of distance", law=titles.say(law["kind"]), norm=law["norm"]
+        ),
+        exact(Fraction(law["epsilon"])),
+    )
 
 
-def _spread(spread: dict[str, Any] | None) -> tuple[str, str, str] | None:
+def _spread(titles: Titles, spread: dict[str, Any] | None) -> tuple[str, str, str] | None:
     if spread is None:
         return None
     least, greatest = (rounded(spread["standard_deviation"][name]) for name in ("least", "greatest"))
-    between = least if least == greatest else f"{least} to {greatest}"
+    between = (
+        least if least == greatest else titles.say("{least} to {greatest}", least=least, greatest=greatest)
+    )
     return between, rounded(spread["mean_absolute"]), grouped(spread["draws"])
 
 
 _STATUS_TITLES: dict[EstimateStatus | TileStatus, str] = {
-    EstimateStatus.CERTIFIED: "certified",
-    EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: "certified, more sweeps",
-    EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: "certified, interior point",
-    EstimateStatus.INTERIOR_POINT: "interior point",
-    EstimateStatus.COPIED: "copied",
-    EstimateStatus.ALLOCATED: "divided by a model",
-    EstimateStatus.EMPTY: "empty",
-    TileStatus.SETTLED: "nothing to estimate",
-    TileStatus.LIFTED: "split with their finest geounits",
-    TileStatus.CERTIFIED: "tables, certified",
-    TileStatus.CERTIFIED_BY_RESTART: "tables, certified after a restart",
-    TileStatus.CERTIFIED_BY_MORE_STEPS: "tables, certified by more steps",
-    TileStatus.APPROXIMATE: "tables, approximate",
+    EstimateStatus.CERTIFIED: phrase("certified"),
+    EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: phrase("certified, more sweeps"),
+    EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: phrase("certified, interior point"),
+    EstimateStatus.INTERIOR_POINT: phrase("interior point"),
+    EstimateStatus.COPIED: phrase("copied"),
+    EstimateStatus.ALLOCATED: phrase("divided by a model"),
+    EstimateStatus.EMPTY: phrase("empty"),
+    TileStatus.SETTLED: phrase("nothing to estimate"),
+    TileStatus.LIFTED: phrase("split with their finest geounits"),
+    TileStatus.CERTIFIED: phrase("tables, certified"),
+    TileStatus.CERTIFIED_BY_RESTART: phrase("tables, certified after a restart"),
+    TileStatus.CERTIFIED_BY_MORE_STEPS: phrase("tables, certified by more steps"),
+    TileStatus.APPROXIMATE: phrase("tables, approximate"),
 }
 _ROUNDING_TITLES = {
-    RoundingMethod.FIXED: "nothing to round",
-    RoundingMethod.NETWORK_FLOW: "network flow",
-    RoundingMethod.LINEAR_PROGRAM: "linear program",
-    RoundingMethod.INTEGER_PROGRAM: "integer program",
+    RoundingMethod.FIXED: phrase("nothing to round"),
+    RoundingMethod.NETWORK_FLOW: phrase("network flow"),
+    RoundingMethod.LINEAR_PROGRAM: phrase("linear program"),
+    RoundingMethod.INTEGER_PROGRAM: phrase("integer program"),
 }
 
 
@@ -351,6 +407,7 @@ class FileLine:
 def solver_table(files: ReleaseFiles) -> SolverTable:
     """Outcomes by geolevel; those that never occurred are left out."""
     records: JsonObject = files.manifest.body["solver"]
+    say = files.titles.say
     levels = [level for level in files.geolevels if level in records]
     # Outcomes that occurred nowhere would be columns of zeros.
     statuses = [
@@ -366,7 +423,7 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
         record = records[level]
         rows.append(
             (
-                name_title(level),
+                files.titles.geolevel(level),
                 grouped(record["families"]),
                 tuple(grouped(record["estimate"].get(item.value, 0)) for item in statuses),
                 tuple(grouped(record["rounding"].get(item.value, 0)) for item in roundings),
@@ -375,12 +432,12 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
             )
         )
     return SolverTable(
-        tuple(_STATUS_TITLES[item] for item in statuses),
-        tuple(_ROUNDING_TITLES[item] for item in roundings),
+        tuple(say(_STATUS_TITLES[item]) for item in statuses),
+        tuple(say(_ROUNDING_TITLES[item]) for item in roundings),
         tuple(rows),
         (
-            *((_STATUS_TITLES[item], item.remedy) for item in statuses),
-            *((_ROUNDING_TITLES[item], item.remedy) for item in roundings),
+            *((say(_STATUS_TITLES[item]), item.remedy) for item in statuses),
+            *((say(_ROUNDING_TITLES[item]), item.remedy) for item in roundings),
         ),
     )
 
@@ -399,20 +456,20 @@ _SHARES = 158.0  # width of the bars of geolevels with their percentages
 
 def budget_plot(strategy: Strategy, queries: Sequence[str], titles: Titles) -> Picture:
     """Draw how the budget is divided among geolevels, and within each geolevel among queries."""
-    levels = {level: name_title(level) for level in strategy.geolevels}
+    levels = {level: titles.geolevel(level) for level in strategy.geolevels}
     shown, others = _shown_queries(strategy, queries)
     colours = {query: COLOURS[number] for number, query in enumerate(shown)}
     keys = [Key(titles.query(query), colour) for query, colour in colours.items()]
     if others:
-        keys.append(Key(_others(others), GREY))
+        keys.append(Key(_others(others, titles), GREY))
     left = 12 + max(map(text_width, levels.values()))
     right = left + _SHARES + 20
     legend = legend_of(keys, WIDTH - left)
     top = legend.height + 34
-    canvas = Canvas(top + (_BAR + _BETWEEN) * len(levels) + 18)
+    canvas = Canvas(top + (_BAR + _BETWEEN) * len(levels) + 18, titles.language)
     legend.draw(canvas, (left + 3, 2))
-    canvas.text((left, top - 12), "share of the budget", bold=True)
-    canvas.text((right, top - 12), "how each geolevel divides its share over queries", bold=True)
+    canvas.text((left, top - 12), titles.say("share of the budget"), bold=True)
+    canvas.text((right, top - 12), titles.say("how each geolevel divides its share over queries"), bold=True)
     geolevel_shares = {level: float(share) for level, share in strategy.geolevel_shares}
     # Room for the percentage beside the longest bar.
     length = Scale(0, max(geolevel_shares.values()), 0, _SHARES - 42)
@@ -427,12 +484,16 @@ def budget_plot(strategy: Strategy, queries: Sequence[str], titles: Titles) -> P
     axis = Scale(0, 1, right, WIDTH - 18)
     base = top + (_BAR + _BETWEEN) * len(levels) - 6
     canvas.axis(axis, base, [(part / 4, f"{25 * part} %") for part in range(5)])
-    description = "Bars: " + "; ".join(
-        f"{name_title(level)} {percent(float(share))} of the budget"
+    description = "; ".join(
+        titles.say(
+            "{geolevel} {share} of the budget", geolevel=titles.geolevel(level), share=percent(float(share))
+        )
         for level, share in strategy.geolevel_shares
     )
     svg = canvas.svg(
-        "budget", "Division of the budget", f"{description}. The table below gives the share of every query."
+        titles.anchor("budget"),
+        titles.say("Division of the budget"),
+        titles.say("Bars: {shares}. The table below gives the share of every query.", shares=description),
     )
     return Picture(svg, _budget_words(strategy, titles))
 
@@ -441,9 +502,13 @@ def _budget_words(strategy: Strategy, titles: Titles) -> str:
     """Which geolevel has the largest share, and to which of its queries most of it goes."""
     level, share = max(strategy.geolevel_shares, key=lambda item: item[1])
     query, part = max(strategy.shares_of(level), key=lambda item: item[1])
-    return (
-        f"The largest part of the budget, {percent(float(share))}, goes to {name_title(level)}, and the "
-        f"largest part of that, {percent(float(part))}, to “{titles.query(query)}”."
+    return titles.say(
+        "The largest part of the budget, {share}, goes to {geolevel}, and the largest part of that, {part}, to "
+        "“{query}”.",
+        share=percent(float(share)),
+        geolevel=titles.geolevel(level),
+        part=percent(float(part)),
+        query=titles.query(query),
     )
 
 
@@ -451,41 +516,61 @@ def margin_plot(
     expected: Sequence[ExpectedError], geolevels: Sequence[str], queries: Sequence[str], titles: Titles
 ) -> Picture:
     """Draw the 95 % margin of every measurement."""
-    values = {(titles.query(item.query), item.geolevel): float(item.margin) for item in expected}
+    values = {
+        (titles.query(item.query), titles.geolevel(item.geolevel)): float(item.margin) for item in expected
+    }
     least, most = min(expected, key=lambda item: item.margin), max(expected, key=lambda item: item.margin)
     ends = [
-        f"“{titles.query(item.query)}” at {name_title(item.geolevel)}, with a margin of ± {grouped(item.margin)}"
+        titles.say(
+            "“{query}” at {geolevel}, with a margin of {margin}",
+            query=titles.query(item.query),
+            geolevel=titles.geolevel(item.geolevel),
+            margin=signed(item.margin),
+        )
         for item in (least, most)
     ]
     many = titles.unit.many
     svg = dot_plot(
-        "margins",
+        titles.anchor("margins"),
         [titles.query(query) for query in queries],
-        geolevels,
+        list(map(titles.geolevel, geolevels)),
         values,
-        axis=f"95 % margin of one measured count, {many} (logarithmic)",
-        description=f"Margins by query and geolevel, from {grouped(least.margin)} to {grouped(most.margin)} {many}; "
-        "the table below gives each.",
+        axis=titles.say("95 % margin of one measured count, {units} (logarithmic)", units=many),
+        description=titles.say(
+            "Margins by query and geolevel, from {least} to {most} {units}; the table below gives each.",
+            least=grouped(least.margin),
+            most=grouped(most.margin),
+            units=many,
+        ),
         # A logarithmic axis cannot show 0: an exact measurement is drawn below 1, the least other margin.
         below=0.4 if least.margin == 0 else None,
+        language=titles.language,
     )
-    return Picture(svg, f"The most exact measurement is {ends[0]}; the least exact one is {ends[1]} {many}.")
+    return Picture(
+        svg,
+        titles.say(
+            "The most exact measurement is {least}; the least exact one is {most} {units}.",
+            least=ends[0],
+            most=ends[1],
+            units=many,
+        ),
+    )
 
 
 _SIZES_ROW, _SIZES_BARS = 59.0, 43.0  # height of a row of bars, and of the bars in it
 _SIZES_LEFT = 187.0
 
 
-def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Picture:
+def sizes_plot(sizes: Sequence[GeolevelSizes], titles: Titles) -> Picture:
     """Draw histograms of the published sizes of geounits: one row of bars for each geolevel, with the same classes."""
     edges = _edges(max(item.largest for item in sizes))
-    canvas = Canvas(_SIZES_ROW * len(sizes) + 50)
+    canvas = Canvas(_SIZES_ROW * len(sizes) + 50, titles.language)
     places = Scale(-0.6, len(edges) - 0.4, _SIZES_LEFT, WIDTH - 18)
     for number, item in enumerate(sizes):
         base = 10 + _SIZES_ROW * (number + 1)
         _size_bars(canvas, item, edges, places, base)
-        canvas.text((_SIZES_LEFT - 12, base - 31), name_title(item.geolevel), anchor="end")
-        canvas.text((_SIZES_LEFT - 12, base - 15), _size_words(item), MUTED, size=SMALL, anchor="end")
+        canvas.text((_SIZES_LEFT - 12, base - 31), titles.geolevel(item.geolevel), anchor="end")
+        canvas.text((_SIZES_LEFT - 12, base - 15), _size_words(item, titles), MUTED, size=SMALL, anchor="end")
         # Labels only at 0, 1, 10, 100, ...: the classes between them follow as 2 and 5 times.
         decades = [place for place, edge in enumerate(edges) if edge == 0 or str(edge).strip("0") == "1"]
         last = number == len(sizes) - 1
@@ -493,24 +578,47 @@ def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Picture:
             places,
             base,
             [(place, grouped(edges[place])) for place in decades] if last else (),
-            title=f"{unit.many} published in the geounit (classes 1, 2–4, 5–9, 10–19, …)" if last else "",
+            title=titles.say(
+                "{units} published in the geounit (classes 1, 2–4, 5–9, 10–19, …)", units=titles.unit.many
+            )
+            if last
+            else "",
         )
     description = "; ".join(
-        f"{name_title(item.geolevel)}: {_geounits(item.geounits)}, median {grouped(item.median)}, "
-        f"largest {grouped(item.largest)} {unit.many}"
+        titles.say(
+            "{geolevel}: {geounits}, median {median}, largest {largest} {units}",
+            geolevel=titles.geolevel(item.geolevel),
+            geounits=_geounits(item.geounits, titles),
+            median=grouped(item.median),
+            largest=grouped(item.largest),
+            units=titles.unit.many,
+        )
         for item in sizes
     )
-    svg = canvas.svg("sizes", "Sizes of geounits", f"Sizes of geounits. {description}.")
-    return Picture(svg, _sizes_words(sizes[-1], unit))
-
-
-def _sizes_words(finest: GeolevelSizes, unit: Unit) -> str:
-    """The median size of the finest geounits, and how many of them are empty."""
-    empty = f"{grouped(finest.empty)} {'is' if finest.empty == 1 else 'are'}" if finest.empty else "none is"
-    return (
-        f"At {name_title(finest.geolevel)}, half of the {grouped(finest.geounits)} areas have "
-        f"{unit.counted(finest.median)} or fewer; {empty} empty."
+    svg = canvas.svg(
+        titles.anchor("sizes"),
+        titles.say("Sizes of geounits"),
+        titles.say("Sizes of geounits. {sizes}.", sizes=description),
     )
+    return Picture(svg, _sizes_words(sizes[-1], titles))
+
+
+def _sizes_words(finest: GeolevelSizes, titles: Titles) -> str:
+    """The median size of the finest geounits, and how many of them are empty."""
+    unit, language = titles.unit, titles.language
+    half = titles.say(
+        "At {geolevel}, half of the {number} areas have {median} {units} or fewer",
+        geolevel=titles.geolevel(finest.geolevel),
+        number=grouped(finest.geounits),
+        median=grouped(finest.median),
+        units=unit.one if finest.median in language.singular else unit.many,
+    )
+    empty = (
+        language.counted(finest.empty, "{number} is empty", "{number} are empty")
+        if finest.empty
+        else titles.say("none is empty")
+    )
+    return f"{half}; {empty}."
 
 
 def _shown_queries(strategy: Strategy, queries: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -526,8 +634,8 @@ def _shown_queries(strategy: Strategy, queries: Sequence[str]) -> tuple[list[str
     return [q for q in queries if q in largest], [q for q in queries if q not in largest]
 
 
-def _others(others: Sequence[str]) -> str:
-    return f"{len(others)} other queries"
+def _others(others: Sequence[str], titles: Titles) -> str:
+    return titles.say("{number} other queries", number=len(others))
 
 
 def _stack(
@@ -544,7 +652,7 @@ def _stack(
         if share >= _LABEL_FROM:
             canvas.text(
                 (scale(start + share / 2), top + _BAR / 2),
-                f"{100 * share:.3g} %",
+                Figure(f"{100 * share:.3g} %"),
                 text_colour(colour),
                 size=SMALL,
                 anchor="middle",
@@ -580,15 +688,15 @@ def _size_bars(canvas: Canvas, item: GeolevelSizes, edges: list[int], places: Sc
             )
 
 
-def _size_words(item: GeolevelSizes) -> str:
-    words = [_geounits(item.geounits)]
+def _size_words(item: GeolevelSizes, titles: Titles) -> str:
+    words = [_geounits(item.geounits, titles)]
     if item.empty:
-        words.append(f"{grouped(item.empty)} empty")
-    return listed(words).replace(" and ", ", ")
+        words.append(titles.say("{number} empty", number=grouped(item.empty)))
+    return ", ".join(words)
 
 
-def _geounits(number: int) -> str:
-    return f"{grouped(number)} geounit" + ("s" if number != 1 else "")
+def _geounits(number: int, titles: Titles) -> str:
+    return titles.language.counted(number, "{number} geounit", "{number} geounits")
 
 
 def write_report(run_dir: Path) -> Path:
@@ -605,35 +713,66 @@ def write_report(run_dir: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     files = read_release_files(run_dir)
-    return write_release_page(run_dir, "release.html.j2", _values(files), module=__name__)
+    numbers = _Numbers(
+        expected_of(files),
+        geolevel_sizes(files),
+        release_guess(files),
+        secret_costs(files),
+        fixed_shares(files.plan),
+    )
+    if not files.plan.languages:
+        return write_release_page(run_dir, "release.html.j2", _values(files, numbers), module=__name__)
+    editions = []
+    for tag in files.plan.languages:
+        called = in_language(files, tag)
+        editions.append(Edition(tag, called.titles.language, _values(called, numbers)))
+    return write_editions(run_dir, "release.html.j2", editions, module=__name__)
 
 
-def _values(files: ReleaseFiles) -> dict[str, Any]:
-    expected = expected_of(files)
-    sizes = geolevel_sizes(files)
-    manifest, uncertainty, right = files.manifest, uncertainty_of(files), release_guess(files)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Numbers:
+    """What is the same in every language of a page, computed once.
+
+    Attributes:
+        expected: Errors of the measurements.
+        sizes: Of the geolevels, root first.
+        right: Upper bound of the share of right guesses.
+        secrets: What secrets of a record cost.
+        fixed_shares: Shares that are spent on what is published exactly.
+    """
+
+    expected: Sequence[ExpectedError]
+    sizes: Sequence[GeolevelSizes]
+    right: Fraction
+    secrets: Sequence[SecretCost]
+    fixed_shares: dict[str, Any] | None
+
+
+def _values(files: ReleaseFiles, numbers: _Numbers) -> dict[str, Any]:
+    titles, manifest, uncertainty = files.titles, files.manifest, uncertainty_of(files)
+    expected, sizes, right = numbers.expected, numbers.sizes, numbers.right
     return {
         "tiles": release_tiles(files, sizes, uncertainty, right),
         "points": release_points(files, sizes, expected, uncertainty, right),
-        "name": manifest.body["name"],
+        "name": files.title,
         "run": manifest.run,
         "is_protected": files.is_protected,
-        "marks": marks_of(manifest).lines(),
+        "marks": marks_of(manifest).lines(titles.language),
         "unit": files.unit,
-        "attributes": listed([files.titles.factor(name) for name in attribute_names(files)]),
-        "geolevels": [name_title(level) for level in files.geolevels],
+        "attributes": titles.listed([titles.factor(name) for name in attribute_names(files)]),
+        "geolevels": list(map(titles.geolevel, files.geolevels)),
         "tables": [files.titles.query(query) for query in files.plan.tables],
-        "privacy": privacy_statement(files),
+        "privacy": privacy_statement(files, numbers.secrets),
         "drawn": drawn_counts(files),
         "post_processing": manifest.privacy["post_processing"],
-        "fixed_shares": fixed_shares(files.plan),
+        "fixed_shares": numbers.fixed_shares,
         "shares": share_matrix(files, expected),
         "spine": spine_view(files),
-        "entities": [name_title(name) for name in files.plan.entity_families],
+        "entities": list(map(titles.geolevel, files.plan.entity_families)),
         "paths": manifest.privacy.get("paths"),
         "margins": margin_matrix(files, expected),
         "error_lines": error_lines(files, expected),
-        "sizes": [(name_title(item.geolevel), item) for item in sizes],
+        "sizes": [(titles.geolevel(item.geolevel), item) for item in sizes],
         "checks": manifest.checks,
         "solver": solver_table(files),
         "tallyveil": manifest.tallyveil,
@@ -644,7 +783,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "files": file_lines(files),
         "budget_plot": budget_plot(files.strategy, files.queries, files.titles),
         "margin_plot": margin_plot(expected, files.geolevels, files.queries, files.titles),
-        "sizes_plot": sizes_plot(sizes, files.unit),
+        "sizes_plot": sizes_plot(sizes, titles),
         "uncertainty": uncertainty,
         "measurements": files.plan.measurements,
         "microdata": files.plan.microdata,

@@ -20,8 +20,8 @@ from tallyveil.plans.guess import NO_SECRET, guess_words, ledger_guess
 from tallyveil.products.topdown.page.uncertainty import Nearness, Uncertainty
 from tallyveil.report.page import NumberTile, SummaryPoint
 from tallyveil.report.privacy import guess_tile
-from tallyveil.report.release_files import ReleaseFiles
-from tallyveil.report.wording import grouped, listed, name_title, percent
+from tallyveil.report.release_files import ReleaseFiles, Titles
+from tallyveil.report.wording import grouped, percent
 from tallyveil.storage.read import UNREADABLE, parquet_columns, scan_parquet
 
 
@@ -116,25 +116,35 @@ def release_tiles(
     files: ReleaseFiles, sizes: Sequence[GeolevelSizes], uncertainty: Uncertainty | None, right: Fraction
 ) -> tuple[NumberTile, ...]:
     """The numbers that stand out: how many records and areas, how near typical counts are, and the best guess."""
-    unit, finest = files.unit, sizes[-1]
+    titles, unit, finest = files.titles, files.unit, sizes[-1]
     tiles = [
-        NumberTile(f"Published {unit.many}", grouped(finest.records), "in all areas together"),
         NumberTile(
-            f"Smallest areas ({name_title(finest.geolevel)})",
+            titles.say("Published {units}", units=unit.many),
+            grouped(finest.records),
+            titles.say("in all areas together"),
+        ),
+        NumberTile(
+            titles.say("Smallest areas ({geolevel})", geolevel=titles.geolevel(finest.geolevel)),
             grouped(finest.geounits),
-            f"{grouped(finest.empty)} of them published as empty",
+            titles.say("{number} of them published as empty", number=grouped(finest.empty)),
         ),
     ]
     if uncertainty is not None and uncertainty.nearness:
         near = uncertainty.nearness[-1]
         tiles.append(
             NumberTile(
-                f"Half of the {name_title(near.geolevel)} counts are within",
+                titles.say(
+                    "Half of the {geolevel} counts are within", geolevel=titles.geolevel(near.geolevel)
+                ),
                 grouped(near.distance),
-                f"{unit.many} of the count before noise, with {uncertainty.level} confidence",
+                titles.say(
+                    "{units} of the count before noise, with {level} confidence",
+                    units=unit.many,
+                    level=uncertainty.level,
+                ),
             )
         )
-    return (*tiles, guess_tile(right, unit, is_protected=files.is_protected))
+    return (*tiles, guess_tile(right, unit, is_protected=files.is_protected, language=titles.language))
 
 
 def release_points(
@@ -153,107 +163,167 @@ def release_points(
         uncertainty: Its intervals; None if it has none.
         right: Upper bound of the share of right guesses.
     """
+    say = files.titles.say
     return (
-        SummaryPoint("What was done", _done(files)),
-        SummaryPoint("How sure a count is", _sure(files, expected, uncertainty)),
-        SummaryPoint("What not to conclude", _not(files, sizes[-1], uncertainty)),
-        SummaryPoint(f"What it means for one {files.unit.one}", _single_counts(files, right)),
+        SummaryPoint(say("What was done"), _done(files)),
+        SummaryPoint(say("How sure a count is"), _sure(files, expected, uncertainty)),
+        SummaryPoint(say("What not to conclude"), _not(files, sizes[-1], uncertainty)),
+        SummaryPoint(say("What it means for one {unit}", unit=files.unit.one), _single_counts(files, right)),
     )
 
 
 def _done(files: ReleaseFiles) -> str:
-    first, last = (name_title(files.geolevels[place]) for place in (0, -1))
+    titles = files.titles
+    first, last = (titles.geolevel(files.geolevels[place]) for place in (0, -1))
     exactly = [
-        f"{files.titles.query(item.query)} at {listed([name_title(name) for name in item.geolevels])}"
+        titles.say(
+            "{query} at {geolevel}",
+            query=titles.query(item.query),
+            geolevel=titles.listed(list(map(titles.geolevel, item.geolevels))),
+        )
         for item in files.plan.invariants
     ]
-    exact_counts = f" Published exactly, without noise: {listed(exactly)}." if exactly else ""
-    others = (
-        "Others have measured and published the noisy counts. " if "imported" in files.manifest.body else ""
-    )
-    return (
-        f"{others}A random whole number, called noise, was added to every count that was measured. It may be positive "
-        "or negative, and it is public how large such numbers usually are. All published counts were then computed "
-        f"from the noisy ones. They are whole, never negative, and add up from {last} to {first}.{exact_counts}"
-    )
+    sentences = [
+        titles.say(
+            "A random whole number, called noise, was added to every count that was measured. It may be positive or "
+            "negative, and it is public how large such numbers usually are. All published counts were then computed "
+            "from the noisy ones. They are whole, never negative, and add up from {last} to {first}.",
+            first=first,
+            last=last,
+        )
+    ]
+    if "imported" in files.manifest.body:
+        sentences.insert(0, titles.say("Others have measured and published the noisy counts."))
+    if exactly:
+        sentences.append(
+            titles.say("Published exactly, without noise: {counts}.", counts=titles.listed(exactly))
+        )
+    return " ".join(sentences)
 
 
 def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], uncertainty: Uncertainty | None) -> str:
+    titles = files.titles
     if uncertainty is None:
-        return f"{_measured(files, expected)} This release has no intervals of its published counts yet."
-    what = files.titles.counts_of(uncertainty.query)
+        return " ".join(
+            (
+                _measured(files, expected),
+                titles.say("This release has no intervals of its published counts yet."),
+            )
+        )
+    what = titles.counts_of(uncertainty.query)
     if not uncertainty.nearness:
-        return f"Each count has an estimate without bias and its standard error.{_errors(files, uncertainty)}"
+        return titles.say("Each count has an estimate without bias and its standard error.") + _errors(
+            files, uncertainty
+        )
     # Geolevels are root first: the last is the finest.
     small, large = uncertainty.nearness[-1], uncertainty.nearness[0]
-    text = f"With {uncertainty.level} confidence, {what} before noise is {_within(small)}"
-    text += f" and {_within(large)}." if large is not small else "."
-    return (
-        f"{text} Typical means that this or better holds for at least half of these areas. Every single count has an "
-        "interval of its own."
+    if large is small:
+        near = titles.say(
+            "With {level} confidence, {count} before noise is {near}.",
+            level=uncertainty.level,
+            count=what,
+            near=_within(titles, small),
+        )
+    else:
+        near = titles.say(
+            "With {level} confidence, {count} before noise is {near} and {nearest}.",
+            level=uncertainty.level,
+            count=what,
+            near=_within(titles, small),
+            nearest=_within(titles, large),
+        )
+    typical = titles.say(
+        "Typical means that this or better holds for at least half of these areas. Every single count has an interval "
+        "of its own."
     )
+    return f"{near} {typical}"
 
 
 def _errors(files: ReleaseFiles, uncertainty: Uncertainty) -> str:
     """The median standard errors at the finest and at the coarsest geolevel where counts are not exact."""
-    errors = dict(uncertainty.errors.rows).get(files.titles.query(uncertainty.query), ())
+    titles = files.titles
+    errors = dict(uncertainty.errors.rows).get(titles.query(uncertainty.query), ())
     known = [
-        f"{text} for one {level}"
+        titles.say("{number} for one {geolevel}", number=text, geolevel=level)
         for level, text in zip(uncertainty.errors.geolevels, errors, strict=False)
-        if text not in (None, "exact")
+        if text not in (None, titles.say("exact"))
     ]
     if not known:
         return ""
-    ends = " and ".join(dict.fromkeys((known[-1], known[0])))
-    return f" That of {files.titles.counts_of(uncertainty.query)} is typically {ends}, in {files.unit.many}."
+    return " " + titles.say(
+        "That of {count} is typically {errors}, in {units}.",
+        count=titles.counts_of(uncertainty.query),
+        errors=titles.listed(list(dict.fromkeys((known[-1], known[0])))),
+        units=files.unit.many,
+    )
 
 
-def _within(near: Nearness) -> str:
-    return (
-        f"within {grouped(near.distance)} of the published one for a typical {name_title(near.geolevel)} "
-        f"(about {grouped(near.typical)})"
+def _within(titles: Titles, near: Nearness) -> str:
+    return titles.say(
+        "within {distance} of the published one for a typical {geolevel} (about {size})",
+        distance=grouped(near.distance),
+        geolevel=titles.geolevel(near.geolevel),
+        size=grouped(near.typical),
     )
 
 
 def _measured(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> str:
     """How exact the measurements of the first query are, at the finest and at the coarsest geolevel that has it."""
+    titles = files.titles
     query = "total" if any(item.query == "total" for item in expected) else expected[0].query
     exact = {name for item in files.plan.invariants if item.query == query for name in item.geolevels}
     measured = [item for item in expected if item.query == query]
     # Where the query is exact, its measurement says nothing about the published count.
     noisy = [item for item in measured if item.geolevel not in exact] or measured
     margins = [
-        f"{grouped(item.margin)} for one {name_title(item.geolevel)}" for item in (noisy[-1], noisy[0])
+        titles.say(
+            "{number} for one {geolevel}",
+            number=grouped(item.margin),
+            geolevel=titles.geolevel(item.geolevel),
+        )
+        for item in (noisy[-1], noisy[0])
     ]
-    return (
-        f"As measured, {files.titles.counts_of(query)} has noise of at most {' and '.join(dict.fromkeys(margins))}, in "
-        "95 of 100 cases. Published counts are computed from all measurements together, which makes many of them more "
-        "exact than that, and small ones too large on average."
+    return titles.say(
+        "As measured, {count} has noise of at most {margins}, in 95 of 100 cases. Published counts are computed from "
+        "all measurements together, which makes many of them more exact than that, and small ones too large on "
+        "average.",
+        count=titles.counts_of(query),
+        margins=titles.listed(list(dict.fromkeys(margins))),
     )
 
 
 def _not(files: ReleaseFiles, finest: GeolevelSizes, uncertainty: Uncertainty | None) -> str:
-    level = name_title(finest.geolevel)
+    titles = files.titles
+    level = titles.geolevel(finest.geolevel)
     near = (
         None
         if uncertainty is None
         else next((x for x in uncertainty.nearness if x.geolevel == finest.geolevel), None)
     )
-    text = f"Do not take the count of a single {level} for the truth."
+    sentences = [titles.say("Do not take the count of a single {geolevel} for the truth.", geolevel=level)]
     if near is None:
-        text += " A small one may be zero before noise."
+        sentences.append(titles.say("A small one may be zero before noise."))
     elif near.perhaps_zero:
-        text += (
-            f" Of the {grouped(near.above_zero)} {level} counts above zero, {grouped(near.perhaps_zero)} "
-            f"({percent(near.perhaps_zero / near.above_zero)}) may be zero before noise: their intervals hold zero."
+        sentences.append(
+            titles.say(
+                "Of the {number} {geolevel} counts above zero, {zero} ({share}) may be zero before noise: their "
+                "intervals hold zero.",
+                number=grouped(near.above_zero),
+                geolevel=level,
+                zero=grouped(near.perhaps_zero),
+                share=percent(near.perhaps_zero / near.above_zero),
+            )
         )
-    interval = (
-        ", and use the interval of the sum" if uncertainty is not None and uncertainty.with_intervals else ""
-    )
-    return f"{text} Add areas up before you compare them{interval}."
+    if uncertainty is not None and uncertainty.with_intervals:
+        sentences.append(titles.say("Add areas up before you compare them, and use the interval of the sum."))
+    else:
+        sentences.append(titles.say("Add areas up before you compare them."))
+    return " ".join(sentences)
 
 
 def _single_counts(files: ReleaseFiles, right: Fraction) -> str:
-    words = guess_words(right, files.declaration.neighbours, files.unit)
-    exactly = " What is published exactly is not covered." if files.plan.invariants else ""
-    return f"{'' if files.is_protected else NO_SECRET}{words}{exactly}"
+    titles = files.titles
+    words = guess_words(right, files.declaration.neighbours, files.unit, titles.language)
+    before = [] if files.is_protected else [titles.say(NO_SECRET)]
+    after = [titles.say("What is published exactly is not covered.")] if files.plan.invariants else []
+    return " ".join((*before, words, *after))

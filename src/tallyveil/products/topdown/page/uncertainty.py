@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tallyveil.files.geography import NAMES
+from tallyveil.files.geography import read_names
 from tallyveil.files.intervals import DECIMALS, INTERVALS, made_intervals, read_interval_table
-from tallyveil.geography.areas import NAME_COLUMNS
+from tallyveil.geography.areas import names_in
 from tallyveil.report.release_files import Matrix, ReleaseFiles, Titles
 from tallyveil.report.svg import (
     CIRCLE,
@@ -31,9 +31,9 @@ from tallyveil.report.svg import (
     legend_of,
     wrapped,
 )
-from tallyveil.report.wording import grouped, name_title, percent, rounded
-from tallyveil.schema.schema import Unit
-from tallyveil.storage.read import collect, read_published
+from tallyveil.report.wording import grouped, percent, rounded
+from tallyveil.storage.read import collect
+from tallyveil.words.language import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,30 +120,33 @@ class Panel:
         return held
 
 
-_KEYS = (
-    Key("published count", INK, lined=True),
-    Key("estimate and interval that holds it", INSIDE, CIRCLE, lined=True),
-    Key("interval that does not", OUTSIDE, DIAMOND, lined=True),
-)
-
-
-def interval_plot(panels: Sequence[Panel], unit: Unit) -> Picture:
+def interval_plot(panels: Sequence[Panel], titles: Titles) -> Picture:
     """Draw one panel for each geolevel. Intervals are drawn relative to the published counts, the line at zero."""
-    legend = legend_of(_KEYS, WIDTH - _LEFT)
+    keys = (
+        Key(titles.say("published count"), INK, lined=True),
+        Key(titles.say("estimate and interval that holds it"), INSIDE, CIRCLE, lined=True),
+        Key(titles.say("interval that does not"), OUTSIDE, DIAMOND, lined=True),
+    )
+    legend = legend_of(keys, WIDTH - _LEFT)
     first = legend.height + 14
-    canvas = Canvas(first + len(panels) * (_PANEL + _GAP) - _GAP + _BOTTOM)
+    canvas = Canvas(first + len(panels) * (_PANEL + _GAP) - _GAP + _BOTTOM, titles.language)
     legend.draw(canvas, (_LEFT + 5, 2))
     for number, panel in enumerate(panels):
         top = first + number * (_PANEL + _GAP)
-        lines = [*wrapped(panel.title, _LEFT - _LABEL), unit.many]
+        lines = [*wrapped(panel.title, _LEFT - _LABEL), titles.unit.many]
         for place, line in enumerate(lines):
             middle = top + _PANEL / 2 + 14 * (place - (len(lines) - 1) / 2)
             colour = MUTED if place == len(lines) - 1 else INK
             canvas.text((_LEFT - _LABEL, middle), line, colour, anchor="end")
         last = number == len(panels) - 1
-        _draw(canvas, panel, top, "published count, from the smallest geounit to the largest" if last else "")
-    svg = canvas.svg("intervals", "Intervals relative to published counts", _description(panels))
-    return Picture(svg, _words(panels))
+        below = titles.say("published count, from the smallest geounit to the largest") if last else ""
+        _draw(canvas, panel, top, below)
+    svg = canvas.svg(
+        titles.anchor("intervals"),
+        titles.say("Intervals relative to published counts"),
+        _description(panels, titles),
+    )
+    return Picture(svg, _words(panels, titles))
 
 
 def _draw(canvas: Canvas, panel: Panel, top: float, axis_title: str) -> None:
@@ -155,7 +158,7 @@ def _draw(canvas: Canvas, panel: Panel, top: float, axis_title: str) -> None:
     heights = Scale(low - room, high + room, top + _PANEL, top)
     for tick in even_ticks(heights.low, heights.high, 5):
         canvas.line((_LEFT, heights(tick)), (WIDTH - _RIGHT, heights(tick)), LINE)
-        label = "0" if tick == 0 else f"{tick:+,d}".replace("-", "−")
+        label = Figure("0" if tick == 0 else f"{tick:+,d}".replace("-", "−"))
         canvas.text((_LEFT - 6, heights(tick)), label, MUTED, anchor="end")
     held = panel.inside
     # Colour and shape both differ, for readers who do not see the colours.
@@ -183,22 +186,41 @@ def _draw(canvas: Canvas, panel: Panel, top: float, axis_title: str) -> None:
     canvas.axis(places, top + _PANEL, labels, title=axis_title)
 
 
-def _description(panels: Sequence[Panel]) -> str:
+def _description(panels: Sequence[Panel], titles: Titles) -> str:
     parts = [
-        f"{panel.title}: {int((~panel.inside).sum())} of {len(panel.published)} outside" for panel in panels
+        titles.say(
+            "{geolevel}: {outside} of {number} outside",
+            geolevel=panel.title,
+            outside=int((~panel.inside).sum()),
+            number=len(panel.published),
+        )
+        for panel in panels
     ]
-    return f"Intervals of counts drawn relative to the published count. {'; '.join(parts)}."
+    return titles.say(
+        "Intervals of counts drawn relative to the published count. {counts}.", counts="; ".join(parts)
+    )
 
 
-def _words(panels: Sequence[Panel]) -> str:
+def _words(panels: Sequence[Panel], titles: Titles) -> str:
     """How many of the counts that are drawn lie outside their intervals."""
     drawn = sum(len(panel.published) for panel in panels)
     outside = [(panel.title, int((~panel.inside).sum())) for panel in panels]
     beyond = sum(number for _, number in outside)
     if not beyond:
-        return f"All {grouped(drawn)} published counts that are drawn lie in their intervals."
-    where = ", ".join(f"{number} at {title}" for title, number in outside if number)
-    return f"Of the {grouped(drawn)} published counts that are drawn, {beyond} lie outside their intervals ({where})."
+        return titles.say(
+            "All {number} published counts that are drawn lie in their intervals.", number=grouped(drawn)
+        )
+    where = ", ".join(
+        titles.say("{number} at {geolevel}", number=number, geolevel=title)
+        for title, number in outside
+        if number
+    )
+    return titles.say(
+        "Of the {number} published counts that are drawn, {outside} lie outside their intervals ({where}).",
+        number=grouped(drawn),
+        outside=beyond,
+        where=where,
+    )
 
 
 POINTS = 48
@@ -282,11 +304,11 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     with_intervals = manifest.get("kind") != "none"
     areas = _samples(files, levels, query) if with_intervals else []
     samples = [(name, sample) for name, sample, _ in areas]
-    panels = [_panel(geolevel, sample) for geolevel, sample in samples]
+    panels = [_panel(files.titles.geolevel(geolevel), sample) for geolevel, sample in samples]
     titles, noted = files.titles, files.manifest.body.get("intervals")
     return Uncertainty(
-        level=f"{100 * manifest['level']:g} %",
-        share=f"{100 * manifest['level']:g} of 100",
+        level=Figure(f"{100 * manifest['level']:g} %"),
+        share=titles.say("{number} of 100", number=Figure(f"{100 * manifest['level']:g}")),
         simultaneous=bool(manifest.get("simultaneous")),
         covers=manifest["covers"],
         with_intervals=with_intervals,
@@ -300,7 +322,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
         errors=_by_level(levels, _error, titles),
         entities_outside=_by_family(entities, _outside, titles) if entities and with_intervals else None,
         entities_errors=_by_family(entities, _error, titles) if entities else None,
-        plot=interval_plot(panels, files.unit) if panels else None,
+        plot=interval_plot(panels, titles) if panels else None,
         in_tables=isinstance(noted, dict) and bool(noted.get("tables")),
     )
 
@@ -311,28 +333,28 @@ def _main_query(levels: Sequence[dict[str, Any]]) -> str:
     return "total" if "total" in queries else queries[0]
 
 
-def _outside(item: dict[str, Any]) -> str:
+def _outside(titles: Titles, item: dict[str, Any]) -> str:
     # Counts that are exact cannot lie outside, and those not determined have no interval: neither is part of
     # the share.
     inexact = item["answers"] - item["exact"] - item["undetermined"]
-    return percent((item["below"] + item["above"]) / inexact) if inexact else _without_error(item)
+    return percent((item["below"] + item["above"]) / inexact) if inexact else _without_error(titles, item)
 
 
-def _error(item: dict[str, Any]) -> str:
-    return _without_error(item) if item["standard_error"] is None else rounded(item["standard_error"])
+def _error(titles: Titles, item: dict[str, Any]) -> str:
+    return _without_error(titles, item) if item["standard_error"] is None else rounded(item["standard_error"])
 
 
-def _without_error(item: dict[str, Any]) -> str:
+def _without_error(titles: Titles, item: dict[str, Any]) -> str:
     """What is said of a table in which every answer is exact or not determined."""
-    return "not determined" if item["undetermined"] else "exact"
+    return titles.say("not determined") if item["undetermined"] else titles.say("exact")
 
 
 def _by_level(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Matrix:
     """A table with queries in rows and geolevels in columns."""
     areas, queries = (list(dict.fromkeys(item[key] for item in items)) for key in ("area", "query"))
-    texts = {(item["query"], item["area"]): text(item) for item in items}
+    texts = {(item["query"], item["area"]): text(titles, item) for item in items}
     return Matrix(
-        tuple(name_title(area) for area in areas),
+        tuple(map(titles.geolevel, areas)),
         tuple((titles.query(query), tuple(texts.get((query, area)) for area in areas)) for query in queries),
     )
 
@@ -367,9 +389,9 @@ def _samples(
     return samples
 
 
-def _panel(geolevel: str, sample: pl.DataFrame) -> Panel:
+def _panel(title: str, sample: pl.DataFrame) -> Panel:
     columns = {name: sample[name].to_numpy() for name in ("estimate", "lower", "upper")}
-    return Panel(name_title(geolevel), published=sample["count"].to_numpy(), **columns)
+    return Panel(title, published=sample["count"].to_numpy(), **columns)
 
 
 def _example(files: ReleaseFiles, samples: Sequence[tuple[str, pl.DataFrame]], query: str) -> Example | None:
@@ -383,7 +405,7 @@ def _example(files: ReleaseFiles, samples: Sequence[tuple[str, pl.DataFrame]], q
         area=_area(files, geolevel, row["geocode"]),
         query=files.titles.query(query),
         published=grouped(row["count"]),
-        estimate=f"{row['estimate']:,.1f}".replace("-", "−"),
+        estimate=Figure(f"{row['estimate']:,.1f}".replace("-", "−")),
         standard_error=rounded(row["standard_error"]),
         lower=grouped(row["lower"]),
         upper=grouped(row["upper"]),
@@ -392,10 +414,10 @@ def _example(files: ReleaseFiles, samples: Sequence[tuple[str, pl.DataFrame]], q
 
 def _area(files: ReleaseFiles, geolevel: str, geocode: str) -> str:
     """The geolevel and the geocode of an area, after its name if the release has names."""
-    place, path = f"{name_title(geolevel)} {geocode}", files.root / NAMES
+    place, names = f"{files.titles.geolevel(geolevel)} {geocode}", read_names(files.root)
     # Names are optional in a release.
-    if not path.is_file():
+    if names is None:
         return place
-    names = read_published(path, NAME_COLUMNS)
+    names = names_in(names, files.tag)
     of_area = names.filter(pl.col("geolevel") == geolevel, pl.col("geocode") == geocode)["name"]
     return place if of_area.is_empty() else f"{of_area[0]} ({place})"

@@ -12,6 +12,7 @@ from tallyveil.confidential.records import read_records
 from tallyveil.errors import ConfigError, GeographyError
 from tallyveil.geography.areas import (
     NAME_COLUMNS,
+    NAME_IN,
     Hierarchies,
     hierarchies_of,
     plain_hierarchies,
@@ -54,15 +55,19 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
     _refuse_records(plan)
     if plan.geography.geometry is not None:
         require_maps("[geography] geometry")  # before anything is read
-    return _geometry_read(plan.geography, _names_read(plan.geography, _read_areas(plan)))
+    return _geometry_read(plan.geography, _names_read(plan, _read_areas(plan)))
 
 
-def _names_read(geography: GeographyInput, hierarchies: Hierarchies) -> Hierarchies:
-    path = geography.names
+def _names_read(plan: ReleasePlan, hierarchies: Hierarchies) -> Hierarchies:
+    path = plan.geography.names
     if path is None:
         return hierarchies
-    frame = scan_table(path, NAME_COLUMNS, "names")
-    for column in NAME_COLUMNS:
+    # Names in languages that the release is not shown in stay where they are: such a table is often somebody else's.
+    wanted = [f"{NAME_IN}{language}" for language in plan.languages]
+    known = column_names(path, "names") if wanted else ()
+    columns = [*NAME_COLUMNS, *(name for name in wanted if name in known)]
+    frame = scan_table(path, columns, "names")
+    for column in columns:
         require_text(frame, column, path, "names")
     return with_names(hierarchies, collect(frame.cast(pl.String), path, "names"))
 

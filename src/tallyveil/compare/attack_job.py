@@ -1,0 +1,327 @@
+"""Attack one publication: what an outsider would claim and, for those who have the records, how often he is right.
+
+Without the true records nothing confidential is opened, and the results are about published numbers alone. With them
+the ledger gets its entry first: that of the release, or one of its own beside the results.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from tallyveil.accounting.events import Neighbours
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.arrays import Integers
+from tallyveil.compare.attack_page import write_attack_page
+from tallyveil.compare.attacks.attack import Finding, Targets
+from tallyveil.compare.claims import CAUTION, Answer, claims_of, seem_exact
+from tallyveil.compare.draws import Draws
+from tallyveil.compare.inputs import SharedInput, TableName, areas_of_spine, read_areas, refuse_too_large
+from tallyveil.compare.job import ATTACKS, refused_attacks, require_attribute
+from tallyveil.compare.methods.elsewhere import published_tables
+from tallyveil.compare.methods.method import Method
+from tallyveil.compare.methods.topdown import published_release
+from tallyveil.compare.outputs import write_marked
+from tallyveil.compare.published import ExactLaw, Law, NoisyAnswers, Published, PublishedTable, observed_law
+from tallyveil.compare.results import Attacked
+from tallyveil.compare.settings import AttackFile
+from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.errors import ConfigError
+from tallyveil.files.declassified import mark_declassified, require_markable
+from tallyveil.files.evaluation import WARNING
+from tallyveil.files.finished import LEDGER, MANIFEST
+from tallyveil.files.geography import GEOGRAPHY, read_geography
+from tallyveil.files.geography import read_areas as read_release_areas
+from tallyveil.files.histograms import HISTOGRAM, read_histogram
+from tallyveil.files.manifest import Manifest, ReleaseKind
+from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
+from tallyveil.geography.spine import Spine
+from tallyveil.plans.fitting import stated_plan
+from tallyveil.plans.from_toml.load import load_plan, parse_file
+from tallyveil.plans.release import StatedPlan
+from tallyveil.storage.outputs import own_folder, refuse_inputs, refuse_output_inside
+from tallyveil.storage.write import write_json
+from tallyveil.version import VERSION
+
+REASON: Final = "true counts compared with what attackers claim; the results reveal them"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sight:
+    """What an outsider sees.
+
+    Attributes:
+        plan: Of the release, or of the release file whose geography a table of counts has.
+        manifest: Of a finished release; None for a table of counts.
+        spine: Of the areas.
+        shared: The published counts in the place of the true ones.
+        published: Everything that is published.
+        around: Published counts of cells in the areas below the root; None where there are none.
+        law: What he knows of the changes.
+        shows_exact: Whether he takes shown counts for exact.
+    """
+
+    plan: StatedPlan
+    manifest: Manifest | None
+    spine: Spine
+    shared: SharedInput
+    published: Published
+    around: Integers
+    law: Law
+    shows_exact: bool
+
+
+def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], None]) -> Attacked:
+    """Attack what a file names, and write claims, page and, with the truth, what came of them.
+
+    Args:
+        path: TOML file (`AttackFile`).
+        out: Folder of the results: new, empty, or of an earlier attack.
+        truth: The true records, with the columns that the release was made from; None for an outsider.
+        progress: Is told what is being done, in words.
+    Raises:
+        TallyveilError: the file, an input or the folder is wrong. The ledger gets its entry before a count is compared.
+    Privacy: without `truth` nothing but published numbers is read. With it none: every file is marked.
+    """
+    file = parse_file(path, AttackFile)
+    inputs = [path, file.published, *([file.release] if file.release else []), *([truth] if truth else [])]
+    refuse_inputs(out, inputs)
+    if file.published.is_dir():
+        refuse_output_inside(out, file.published)
+    progress("reading what was published")
+    sight = _sight(file)
+    draws = Draws(file.key)
+    targets = Targets(sight.shared, draws, file.attacks.sensitive, file.attacks.people, sight.around)
+    with own_folder(out, "attack"):
+        progress("making claims")
+        claims = claims_of(targets, sight.published, sight.law, shows_exact=sight.shows_exact)
+        attacked = Attacked(
+            file,
+            sight.plan,
+            sight.shared,
+            claims,
+            None,
+            None,
+            (),
+            {},
+            (*sight.published.notes, *claims.notes),
+            sight.published.certificate,
+        )
+        if truth is not None:
+            attacked = _judged(attacked, sight, out, truth, progress)
+        _write(out, attacked)
+        write_attack_page(out, attacked)
+    return attacked
+
+
+def _sight(file: AttackFile) -> _Sight:
+    """Read what was published, as an outsider sees it."""
+    return _of_release(file) if file.published.is_dir() else _of_table(file)
+
+
+def _of_release(file: AttackFile) -> _Sight:
+    if file.release is not None or file.method is not None or file.entities is not None:
+        raise ConfigError(
+            f"{file.published} is the folder of a release, which says its geography, its entities and what was done; "
+            "the file has release, entities or [method] besides. Leave them out. Nothing was read.",
+            code="bad-key-or-value",
+        )
+    root = file.published
+    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM})
+    plan = stated_plan(root / MANIFEST, manifest.body["plan"])
+    require_attribute(file.attacks.sensitive, plan.schema)
+    spine = read_geography(root)
+    refuse_too_large(spine, plan.schema)
+    replaced, families = read_release_areas(root, spine)
+    names = list(file.tables or plan.tables or plan.strategy.every_query)
+    queries = [plan.schema.query(name) for name in names]
+    if not any(query.is_detailed for query in queries):
+        # The published records tell all cells apart, whichever tables were written.
+        queries.append(plan.schema.query("detailed"))
+    histogram = read_histogram(root, spine.geolevels[-1], plan.schema, spine)
+    shared = SharedInput(
+        plan.schema,
+        tuple(queries),
+        tuple(areas_of_spine(spine, (*replaced, *families))),
+        spine.n_levels,
+        histogram.dense(0, histogram.n_geounits, plan.schema.size),
+    )
+    published = published_release(root, plan, shared)
+    return _Sight(plan, manifest, spine, shared, published, _around(shared, published), ExactLaw(), False)
+
+
+def _of_table(file: AttackFile) -> _Sight:
+    if file.release is None:
+        raise ConfigError(
+            f"{file.published} is a table of counts, and the file names no release file with its geography and schema. "
+            'Give release = "release.toml". Nothing was read.',
+            code="bad-key-or-value",
+        )
+    plan = load_plan(file.release)
+    require_attribute(file.attacks.sensitive, plan.schema)
+    entities = file.entities
+    spine, areas = read_areas(
+        plan, entities.path if entities else None, entities.families if entities else ()
+    )
+    refuse_too_large(spine, plan.schema)
+    queries = tuple(plan.schema.query(name) for name in file.tables or plan.tables)
+    empty = np.zeros((spine.n_geounits(spine.finest), plan.schema.size), dtype=np.int64)
+    shared = SharedInput(plan.schema, queries, tuple(areas), spine.n_levels, empty)
+    tables, notes = published_tables(file.published, shared, absent="hidden")
+    cells = shared.detailed
+    if cells is not None:
+        table = tables[shared.finest.name, cells.name]
+        answers = cells.answers_of(np.arange(plan.schema.size))
+        shared = replace(shared, counts=np.maximum(table.filled()[:, answers], 0))
+    law, shows_exact = _knowledge(file.method, shared, tables)
+    # Where a zero is shown beside hidden counts, zeros are not what is hidden.
+    hides = any(not table.shown.all() for table in tables.values())
+    zeros = any(((table.counts == 0) & table.shown & ~table.shown.all()).any() for table in tables.values())
+    least = int(zeros) if hides and shows_exact else None
+    if file.method is None and least is not None:
+        law = ExactLaw(least)
+    published = Published(tables, law, None, least_hidden=least, notes=notes)
+    return _Sight(plan, None, spine, shared, published, _around(shared, published), law, shows_exact)
+
+
+def _knowledge(
+    method: Method | None, shared: SharedInput, tables: Mapping[TableName, PublishedTable]
+) -> tuple[Law, bool]:
+    """What he knows of the changes, and whether shown counts are exact."""
+    if method is not None:
+        return method.stated_law() or ExactLaw(), method.shows_exact
+    shown = {name: table.counts for name, table in tables.items()}
+    hidden = {name: ~table.shown for name, table in tables.items()}
+    return ExactLaw(), seem_exact(shared, shown, hidden)
+
+
+def _around(shared: SharedInput, published: Published) -> Integers:
+    """Published counts of cells in the areas below the root; zeros where none are published."""
+    areas = shared.areas[min(1, shared.n_geolevels - 1)]
+    if shared.detailed is None:
+        return np.zeros((areas.n_areas, shared.schema.size), dtype=np.int64)
+    table = published.tables[areas.name, shared.detailed.name]
+    return table.filled()[:, shared.detailed.answers_of(np.arange(shared.schema.size))]
+
+
+def _judged(
+    attacked: Attacked, sight: _Sight, out: Path, truth: Path, progress: Callable[[str], None]
+) -> Attacked:
+    """The same with the true records: which claims are right, and what the attacks of a comparison find."""
+    progress("reading the records")
+    shared = _true_input(sight, attacked.file, out, truth)
+    answers = attacked.claims.answers
+    right, there = (
+        np.array([judge(answer, shared) for answer in answers], dtype=np.bool_)
+        for judge in (Answer.is_right, Answer.is_there)
+    )
+    targets = Targets(
+        shared, Draws(attacked.file.key), attacked.file.attacks.sensitive, attacked.file.attacks.people
+    )
+    method = attacked.file.method
+    law = None if method is None else method.stated_law()
+    # Where settings do not say the law, the attacker is granted the errors of these very tables, which nobody has.
+    published = replace(
+        sight.published, law=observed_law(shared, sight.published.tables) if law is None else law
+    )
+    exact = _exactly(shared, published)
+    progress("attacking exact tables")
+    controls = {item.name: item.power(targets, item.run(targets, exact, None)) for item in ATTACKS}
+    refused = refused_attacks({name: (best, best) for name, best in controls.items() if best is not None})
+    progress("attacking what was published")
+    findings = [
+        finding
+        for item in ATTACKS
+        # What finds nothing on exact tables needs a second publication, or questions.
+        if item.name not in refused and controls[item.name] is not None
+        for finding in item.run(targets, published, None)
+    ]
+    granted = (
+        ()
+        if law is not None
+        else ("The attacks that are judged by the records are granted the errors of these very tables.",)
+    )
+    return replace(
+        attacked,
+        right=right,
+        there=there,
+        findings=tuple(findings),
+        refused=refused,
+        notes=(*attacked.notes, *granted),
+    )
+
+
+def _exactly(shared: SharedInput, published: Published) -> Published:
+    """The true tables, and true answers where noisy ones are published: what every attack must succeed on."""
+    tables = {name: PublishedTable(true) for name, true in shared.truth.items()}
+    noisy = []
+    for item in published.noisy:
+        areas = next(areas for areas in shared.areas if areas.name == item.name[0])
+        query = shared.schema.query(item.name[1])
+        # The noise has the least variance that the arithmetic of likelihoods bears.
+        noisy.append(NoisyAnswers(item.name, shared.answers(areas, query), np.full(areas.n_areas, 1e-3)))
+    return Published(tables, ExactLaw(), None, noisy=tuple(noisy))
+
+
+def _true_input(sight: _Sight, file: AttackFile, out: Path, truth: Path) -> SharedInput:
+    """The true counts, after the ledger says that they are declassified."""
+    plan, manifest = sight.plan, sight.manifest
+    declaration = Declaration(plan.budget_unit, Fraction(plan.declared), Neighbours(plan.neighbours))
+    root = out if manifest is None else file.published
+    if manifest is not None:
+        require_markable(root, manifest)
+    with Ledger(root / LEDGER, declaration, "attack" if manifest is None else manifest.run) as ledger:
+        records = plan.records
+        truths = declassify_truth(
+            truth,
+            geocode=records.geocode,
+            count=records.count,
+            columns=dict(records.columns),
+            numbers=records.numbers,
+            missing=dict(records.missing),
+            form=records.form,
+            schema=plan.schema,
+            spine=sight.spine,
+            ledger=ledger,
+            reason=REASON,
+        )
+        if manifest is not None:
+            # In the manifest as well, before anything is compared, so that no report can hide it.
+            mark_declassified(root, ledger.entries)
+    return replace(sight.shared, counts=truths[-1].dense(0, truths[-1].n_geounits, plan.schema.size))
+
+
+def _write(out: Path, attacked: Attacked) -> None:
+    table = attacked.claims.table
+    private = attacked.right is None
+    if attacked.right is not None:
+        table = table.with_columns(
+            pl.Series("there", attacked.there, dtype=pl.Boolean),
+            pl.Series("right", attacked.right, dtype=pl.Boolean),
+        )
+    warning = CAUTION if private else WARNING
+    write_marked(out, "claims", table, warning, private=private)
+    if not private:
+        findings = [{name: getattr(item, name) for name in Finding.__slots__} for item in attacked.findings]
+        write_marked(out, "attacks", pl.DataFrame(findings, infer_schema_length=None), warning, private=False)
+    write_json(
+        out / "attack.json",
+        {
+            "format": 1,
+            **({} if private else {"protected": False}),
+            "warning": warning,
+            "version": VERSION,
+            "key": attacked.file.key,
+            "sensitive": attacked.file.attacks.sensitive,
+            "people": attacked.file.attacks.people,
+            "claims": table.height,
+            "not_shown": attacked.refused,
+            "notes": list(attacked.notes),
+        },
+    )

@@ -1,0 +1,39 @@
+"""Tables that comparisons and attacks write, each as Parquet and as CSV, marked where they reveal true counts."""
+
+from pathlib import Path
+
+import polars as pl
+
+from tallyveil.storage.write import write_file, write_parquet
+
+
+def write_marked(out: Path, name: str, frame: pl.DataFrame, warning: str, *, private: bool) -> None:
+    """Write a table as Parquet and as CSV.
+
+    Args:
+        out: Folder.
+        name: Of the files, without an ending.
+        frame: The table.
+        warning: What a reader must know of it; a tag of the Parquet file.
+        private: Whether only published numbers are in it.
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    tags = {"warning": warning} | ({} if private else {"protected": "false"})
+    write_parquet(out / f"{name}.parquet", frame, tags)
+    # A CSV file has no place for tags: each row says it.
+    mark = "claimed, not checked" if private else "NOT PRIVATE"
+    write_file(
+        out / f"{name}.csv", for_spreadsheets(frame.with_columns(pl.lit(mark).alias("warning"))).write_csv
+    )
+
+
+def for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with an apostrophe before every text that a spreadsheet would compute as a formula.
+
+    Names of methods, levels and areas are anybody's. The Parquet file holds them unchanged.
+    """
+    texts = pl.col(pl.String)
+    return frame.with_columns(
+        pl.when(texts.str.contains(r"^[=+\-@\t\r]")).then(pl.lit("'") + texts).otherwise(texts).name.keep()
+    )

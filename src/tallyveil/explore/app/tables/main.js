@@ -1,0 +1,227 @@
+/** The tables of a release: a reader puts a table together, and the program that serves this page answers. */
+
+import { copyButton } from "../parts/copy.js";
+import { download } from "../parts/csv.js";
+import { byId, element, refill } from "../parts/elements.js";
+import { onState, writeState } from "../parts/link-state.js";
+import { counted } from "../parts/numbers.js";
+import { shown } from "../parts/shown.js";
+import { themeSwitch } from "../parts/theme.js";
+import { Areas } from "../explorer/areas.js";
+import { SearchIndex } from "../explorer/search-index.js";
+import { loadSite, pageLinks } from "../explorer/site.js";
+import { AnswerTable } from "./answer.js";
+import { answerView } from "./answer-view.js";
+import { AreasCard } from "./areas-card.js";
+import { readAsked } from "./asked.js";
+import { Catalogue } from "./catalogue.js";
+import { Choices } from "./choices.js";
+import { attributeCard } from "./fields.js";
+import { commandOf } from "./grammar.js";
+import { numbersCard } from "./numbers-card.js";
+import { answerOf, begin, fileOf, Problem } from "./server.js";
+import { zoneBoxes } from "./zones.js";
+
+/** @typedef {import("../explorer/site.js").Site} Site */
+/** @typedef {import("./asked.js").Asked} Asked */
+
+const FILES = [[".csv", "Download as CSV"], [".parquet", "Download as Parquet"]];
+const NAME = 60; // characters of a question in the name of a file
+
+class Page {
+  #site;
+  #catalogue;
+  #areasCard;
+  #release = "RUN";
+  #asked = 0;
+  /** The last answer and what it answers. @type {{key: string, answer: import("./server.js").Answer, seconds: number} | null} */
+  #last = null;
+
+  /** @param {Site} site */
+  constructor(site) {
+    this.#site = site;
+    this.#catalogue = new Catalogue(site);
+    const areas = new Areas(site);
+    this.#areasCard = new AreasCard(areas, new SearchIndex(areas), this.#catalogue, this.#answers);
+  }
+
+  get #answers() {
+    return this.#site.answers && this.#site.asking.lacking === null;
+  }
+
+  async begin() {
+    await this.#controls(readAsked(this.#catalogue));
+    if (this.#answers) {
+      byId("announcer").textContent = "Reading the release …";
+      this.#release = await begin().then(({ release }) => release).catch((error) => {
+        if (!(error instanceof Problem)) throw error;
+        return this.#release;
+      });
+    }
+    onState(() => void this.show().catch(fail));
+    await this.show();
+  }
+
+  async show() {
+    const mine = ++this.#asked;
+    document.body.dataset.settled = "false";
+    const asked = readAsked(this.#catalogue);
+    await this.#controls(asked);
+    this.#question(asked);
+    if (this.#answers) await this.#answer(asked, mine);
+    else this.#without();
+    if (mine === this.#asked) document.body.dataset.settled = "true"; // for programs that wait for the page
+  }
+
+  /** @param {Asked} asked */
+  async #controls(asked) {
+    const choices = new Choices(this.#catalogue, asked);
+    const again = () => void this.#controls(asked);
+    const areas = await this.#areasCard.show(choices, asked, again);
+    const cards = this.#catalogue.fields.slice(1).map((field) => attributeCard(field, choices, again));
+    keepingFocus(() => {
+      refill(byId("fields"), element("h2", { class: "unseen" }, "Fields of the table"), areas, ...cards, numbersCard(choices, this.#catalogue, asked));
+      refill(byId("zones"), ...zoneBoxes(choices, this.#catalogue));
+    });
+  }
+
+  /** @param {Asked} asked */
+  #question(asked) {
+    const command = commandOf(this.#release, asked.text, asked);
+    const words = element("textarea", {
+      id: "words", rows: 2, spellcheck: "false", "aria-describedby": "words-help", onkeydown: (event) => {
+        if (event.key === "Enter" && !event.shiftKey) {
+          event.preventDefault();
+          ask();
+        }
+      },
+    });
+    words.value = asked.text;
+    const ask = () => writeState({ ask: words.value.trim(), columns: words.value.trim() === asked.text ? String(asked.columns) : null, sort: null });
+    const cited = `${shown(this.#site.name)} (run ${this.#site.run}), answer to “${asked.text}”` +
+      `${asked.file === "" ? "" : ` for the areas of ${asked.file}`}, intervals of ${100 * Number(asked.level)} %, by ${this.#site.made_by}.`;
+    keepingFocus(() => refill(byId("question"),
+      element("h2", { id: "question-title" }, "The question"),
+      element("label", { for: "words", class: "unseen" }, "The question in words"),
+      words,
+      element("div", { class: "row" }, element("button", { type: "button", id: "ask", class: "primary", onclick: ask }, "Ask"), copyButton("link", "Copy the link", () => location.href),
+        copyButton("citation", "Copy a citation", () => `${cited} ${command}`)),
+      element("p", { class: "quiet", id: "words-help" }, "These words say all of the question, and so does the address of this page. On the command line:"),
+      element("pre", { tabindex: 0, role: "region", "aria-label": "The command" }, command),
+      element("p", { class: "printed" }, shown(cited))));
+  }
+
+  /** The site is only files, or its release has no measurements. */
+  #without() {
+    const { lacking } = this.#site.asking;
+    refill(byId("answer"), element("h2", { id: "result-title" }, "Answer"),
+      element("p", { class: "note" }, lacking !== null ? shown(lacking)
+        : "This site is only files, and computes no answers: they follow from the measurements of all areas together. Put the question together here. " +
+          "The answer comes from the command above, or from this page on your own machine, which works without a network: tallyveil explore RUN --open, where RUN is the folder of the release."));
+  }
+
+  /**
+   * @param {Asked} asked
+   * @param {number} mine
+   */
+  async #answer(asked, mine) {
+    const place = byId("answer");
+    try {
+      const asking = askingOf(asked);
+      const key = JSON.stringify(asking);
+      if (this.#last?.key !== key) {
+        place.classList.add("waiting");
+        byId("announcer").textContent = "Computing …";
+        const begun = performance.now();
+        const answer = await answerOf(asking);
+        if (mine !== this.#asked) return;
+        this.#last = { key, answer, seconds: (performance.now() - begun) / 1000 };
+        byId("announcer").textContent = `The answer has ${counted(answer.rows, "row", "rows")}.`;
+      }
+      const { answer, seconds } = this.#last;
+      const view = await answerView(new AnswerTable(answer, asked, this.#catalogue), asked);
+      if (mine !== this.#asked) return;
+      keepingFocus(() => refill(place,
+        element("div", { class: "head" }, element("h2", { id: "result-title" }, "Answer"),
+          element("p", { class: "quiet" }, `${counted(answer.rows, "row", "rows")} in ${seconds.toLocaleString(undefined, { maximumFractionDigits: 2 })} s`)),
+        view,
+        element("div", { class: "actions" }, ...FILES.map(([ending, words]) =>
+          element("button", { type: "button", id: `save${ending.replace(".", "-")}`, onclick: () => void this.#save(asking, ending).catch(fail) }, words)))));
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      if (mine !== this.#asked) return;
+      this.#last = null;
+      refill(place, element("h2", { id: "result-title" }, "Answer"), element("p", { class: "error", role: "alert" }, shown(error.message)));
+    } finally {
+      if (mine === this.#asked) place.classList.remove("waiting");
+    }
+  }
+
+  /**
+   * @param {import("./server.js").Asking} asking
+   * @param {string} ending
+   */
+  async #save(asking, ending) {
+    const name = `${this.#site.name} ${asking.question}`.slice(0, NAME);
+    download(`${name}${ending}`, await fileOf(asking, ending), ending === ".csv" ? "text/csv;charset=utf-8" : "application/vnd.apache.parquet");
+  }
+}
+
+/**
+ * The message that asks what the address asks.
+ * @param {Asked} asked
+ * @returns {import("./server.js").Asking}
+ * @throws {Problem} a number is none
+ */
+function askingOf({ text, level, threshold, plan }) {
+  const number = (/** @type {string} */ what, /** @type {string} */ given) => {
+    const value = Number(given);
+    if (!Number.isFinite(value)) throw new Problem(`The ${what} is “${given}”, wanted a number with a decimal point, such as 0.5.`);
+    return value;
+  };
+  return { question: text, level: number("level", level), threshold: threshold === "" ? null : number("threshold", threshold), plan: plan === "" ? null : plan };
+}
+
+/**
+ * Show a part of the page again. What had the focus has it afterwards; if it is gone, what comes first in its section.
+ * @param {() => void} work
+ */
+function keepingFocus(work) {
+  const before = document.activeElement;
+  const focused = before?.id;
+  const section = before?.closest("section");
+  work();
+  if (!focused || document.activeElement?.id === focused) return;
+  const after = document.getElementById(focused) ?? section?.querySelector("button, select, input, [tabindex]");
+  if (after instanceof HTMLElement) after.focus({ preventScroll: true });
+}
+
+/** @param {Site} site */
+function head(site) {
+  byId("release").textContent = shown(site.name);
+  document.title = `Tables – ${shown(site.name)}`;
+  refill(byId("pages"), ...pageLinks("tables"));
+  refill(byId("warnings"), ...site.warnings.map((warning) => element("p", { class: "warning", role: "note" }, shown(warning))));
+  refill(byId("foot"),
+    element("h2", {}, "How these counts are protected"),
+    ...site.guarantee.map((sentence) => element("p", {}, shown(sentence))),
+    element("p", {}, shown(site.signature)),
+    element("p", {}, "An answer follows from the published files alone. Asking costs nothing and tells nothing that the release has not told."),
+    element("p", {}, `Made by ${shown(site.made_by)} from published counts. This page loads nothing from other sites.`));
+}
+
+/** @param {unknown} error */
+function fail(error) {
+  const text = error instanceof Error ? error.message : String(error);
+  refill(byId("answer"), element("p", { class: "error", role: "alert" }, `The page cannot show this. ${text}`));
+  document.body.dataset.settled = "true";
+}
+
+async function start() {
+  refill(byId("theme-place"), themeSwitch());
+  const site = await loadSite();
+  head(site);
+  await new Page(site).begin();
+}
+
+start().catch(fail);

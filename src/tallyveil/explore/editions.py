@@ -1,0 +1,107 @@
+"""How a release is called in each of its languages, and what its site says of it there.
+
+A site without labels has no editions, and its pages speak English.
+"""
+
+from collections.abc import Sequence
+
+from tallyveil.accounting.events import Neighbours
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.explore.opened import OpenedRelease
+from tallyveil.explore.tables import NO_INTERVALS
+from tallyveil.files.finished import MANIFEST
+from tallyveil.files.marks import marks_of
+from tallyveil.files.signatures import SITE_MADE, Signature
+from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS
+from tallyveil.report.release_files import Titles, schema_titles
+from tallyveil.report.stated import STATED
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.storage.json_files import JsonObject
+from tallyveil.words.language import ENGLISH, Language, language_of
+
+
+def edition_entries(release: OpenedRelease, signature: Signature) -> list[JsonObject]:
+    """What `site.json` says in each language of a release.
+
+    Args:
+        release: The release.
+        signature: That of its manifest.
+    """
+    return [_edition(release, signature, tag) for tag in release.plan.languages]
+
+
+def signature_sentence(signature: Signature, language: Language = ENGLISH) -> str:
+    """What a site says of a signature."""
+    return signature.sentence(MANIFEST, SITE_MADE, language)
+
+
+def _edition(release: OpenedRelease, signature: Signature, tag: str) -> JsonObject:
+    labels, language = release.plan.labels_in(tag), language_of(tag)
+    titles = schema_titles(release.schema, labels, language)
+    intervals, forms = release.intervals, dict(labels.geolevels)
+    known = tag.partition("-")[0] == language.tag
+    return {
+        "tag": tag,
+        "language": language.name if known else tag,
+        "words": None if language is ENGLISH else language.tag,
+        "name": labels.title or release.name,
+        "unit": titles.unit.many,
+        "warnings": [_said(language, warning) for warning in marks_of(release.manifest).warnings],
+        "guarantee": _guarantee(release, titles),
+        "signature": signature_sentence(signature, language),
+        "no_intervals": None if intervals is not None else language.say(NO_INTERVALS),
+        "covers": None if intervals is None else _said(language, intervals["covers"]),
+        "kinds": [
+            None if kind.name not in forms else {"one": forms[kind.name].one, "other": forms[kind.name].other}
+            for kind in release.areas.kinds
+        ],
+        "tables": [_table(titles, group) for group in release.queries],
+    }
+
+
+def _said(language: Language, sentence: str) -> str:
+    """A sentence that the release states, as it stands where the language has no other."""
+    return language.stated(sentence, STATED) or sentence
+
+
+def _guarantee(release: OpenedRelease, titles: Titles) -> list[str]:
+    """The sentences of `guarantee_sentences` in a language."""
+    privacy, say = release.manifest.privacy, titles.say
+    _, neighbours = NEIGHBOURS[Neighbours(privacy["neighbours"])]
+    _, mechanism = MECHANISMS[Mechanism(privacy["mechanism"])]
+    statement = _said(titles.language, privacy["statement"])
+    exact = [
+        say(
+            "{query} at {geolevel}",
+            query=titles.query(item.query),
+            geolevel=titles.listed(list(map(titles.geolevel, item.geolevels))),
+        )
+        for item in release.plan.invariants
+    ]
+    return [
+        say(mechanism),
+        f"{statement[0].upper()}{statement[1:]}.",
+        say(neighbours, unit=titles.unit.one),
+        *([say("Published exactly, without noise: {counts}.", counts=titles.listed(exact))] if exact else []),
+        _said(titles.language, privacy["post_processing"]),
+    ]
+
+
+def _table(titles: Titles, group: QueryGroup) -> JsonObject:
+    asked = [factor for factor in group.factors if factor.name is not None]
+    levels = [_levels(titles, str(factor.name), factor.labels) for factor in asked]
+    answers = [""]
+    for called in levels:
+        answers = [f"{before} × {level}" if before else level for before in answers for level in called]
+    return {
+        "title": titles.query(group.name),
+        "answers": answers if asked else [titles.say("total")],
+        "factors": [
+            {"title": titles.factor(str(factor.name)), "levels": called}
+            for factor, called in zip(asked, levels, strict=True)
+        ],
+    }
+
+
+def _levels(titles: Titles, name: str, levels: Sequence[str]) -> list[str]:
+    return [titles.labels.level(name, level) for level in levels]

@@ -1,0 +1,120 @@
+"""`tallyveil attack` on a release and on a table, with the records and without."""
+
+import json
+
+import polars as pl
+import pytest
+from tests.conftest import write_small_inputs
+
+from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.run import run_release
+
+FLAG = "--i-understand-this-is-not-private"
+ON_RELEASE = 'published = "made"\nkey = "x"\n[attacks]\nsensitive = "age"\npeople = 200\n'
+ON_TABLE = """
+published = "counts.parquet"
+release = "release.toml"
+key = "x"
+tables = ["total", "age", "age*home"]
+[attacks]
+sensitive = "age"
+people = 200
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("attacked")
+    release = write_small_inputs(folder)
+    run_release(load_plan(release), folder / "made", test_key=insecure_key("made"), workers=1)
+    (folder / "release-attack.toml").write_text(ON_RELEASE)
+    (folder / "table-attack.toml").write_text(ON_TABLE)
+    _exact_table(folder)
+    return folder
+
+
+def _exact_table(folder):
+    """The true counts as an office would publish them: of every geolevel, zeros left out."""
+    people = pl.read_parquet(folder / "people.parquet")
+    geography = pl.read_parquet(folder / "geography.parquet")
+    parts = []
+    for areas, length in (("Region", 1), ("Town", 3), ("Block", 5)):
+        cut = people.with_columns(pl.col("geocode").str.head(length))
+        for query, answer in (
+            ("total", pl.lit("")),
+            ("age", pl.col("age")),
+            ("age*home", pl.concat_str("age", "home", separator=" * ")),
+        ):
+            parts.append(
+                cut.group_by("geocode", answer.alias("answer"))
+                .agg(pl.col("count").sum())
+                .select(
+                    pl.lit(areas).alias("areas"), "geocode", pl.lit(query).alias("query"), "answer", "count"
+                )
+            )
+    assert set(people["geocode"]) <= set(geography["geocode"])
+    pl.concat(parts).write_parquet(folder / "counts.parquet")
+
+
+def test_an_outsider_opens_no_records_and_no_ledger(folder, command):
+    before = (folder / "made" / "ledger.jsonl").read_text()
+    people = folder / "people.parquet"
+    hidden = people.rename(folder / "elsewhere.parquet")
+    try:
+        said = json.loads(
+            command("attack", folder / "release-attack.toml", "--out", folder / "claims", "--json")
+        )
+    finally:
+        hidden.rename(people)
+    assert "protected" not in said
+    assert not said["findings"]
+    assert (folder / "made" / "ledger.jsonl").read_text() == before
+    assert not (folder / "claims" / "ledger.jsonl").exists()
+    assert "NOT PRIVATE" not in (folder / "claims" / "attack.html").read_text()
+    assert "right" not in pl.read_parquet(folder / "claims" / "claims.parquet").columns
+
+
+def test_with_the_records_the_release_says_that_somebody_looked(folder, command):
+    words = ("attack", folder / "release-attack.toml", "--out", folder / "judged")
+    truth = ("--truth", folder / "people.parquet")
+    assert "not-private" in command(*words, *truth, code=2)
+    assert "bad-flag" in command(*words, FLAG, code=2)
+    assert not (folder / "judged").exists()
+    said = json.loads(command(*words, *truth, FLAG, "--json"))
+    assert said["protected"] is False
+    assert {item["attack"] for item in said["findings"]} >= {"records rebuilt"}
+    ledger = (folder / "made" / "ledger.jsonl").read_text()
+    assert ledger.count("true counts compared with what attackers claim") == 1
+    assert json.loads((folder / "made" / "manifest.json").read_text())["declassified"]
+    assert "NOT PRIVATE" in (folder / "judged" / "attack.html").read_text()
+
+
+def test_an_exact_table_is_given_away(folder, command):
+    text = (
+        (folder / "table-attack.toml")
+        .read_text()
+        .replace("tables =", 'method = { kind = "exact", name = "none" }\ntables =')
+    )
+    (folder / "exact.toml").write_text(text)
+    words = ("attack", folder / "exact.toml", "--out", folder / "exact", "--truth", folder / "people.parquet")
+    said = json.loads(command(*words, FLAG, "--json"))
+    assert said["claims"]
+    # Zeros were left out, and may be hidden for all that he knows; what he claims is right all the same.
+    assert all(row["right"] == 1 for row in said["claims"])
+    ledger = (folder / "exact" / "ledger.jsonl").read_text()
+    assert "true counts compared with what attackers claim" in ledger
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('sensitive = "age"', 'sensitive = "height"', "height"),
+        ('release = "release.toml"\n', "", "release file"),
+        ('published = "counts.parquet"', 'published = "made"', "Leave them out"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(folder, command, old, new, words):
+    (folder / "wrong.toml").write_text(ON_TABLE.replace(old, new))
+    assert words in command("attack", folder / "wrong.toml", "--out", folder / "wrong", code=2)
+    assert not (folder / "wrong").exists()
