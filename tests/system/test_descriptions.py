@@ -494,6 +494,11 @@ def test_a_dhc_folder_answers_questions_without_counts(tmp_path):
         tmp_path / "files", tmp_path / "made", description="dhc-2020-persons"
     )
     assert "geolevel Prim" in made.manifest.body["imported"]["left_out"]
+    with pytest.raises(
+        TallyveilError, match=r"fit the product 'dhc-persons': give --as dhc-2020-persons"
+    ) as caught:
+        tallyveil.import_measurements(tmp_path / "files", tmp_path / "other", layout="census-2020")
+    assert caught.value.code == "layout-geounits"
     second = np.array([0.0, 1.0, 0.0])
     # P12 has 23 ages, of which 20, 21 and 22-24 are one of the 38 groups.
     p12 = made.ask("sex by agePyramid23groups in 05010003").table

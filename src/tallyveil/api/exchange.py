@@ -1,11 +1,12 @@
 """Finished folders in other forms and other places, and public files of others, from Python. Nothing is spent."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Paths, Progress, Text, checked
 from tallyveil.api.measured import Measurements
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, TallyveilError
 
 if TYPE_CHECKING:
     from tallyveil.files.whole_tables import MapFile
@@ -203,12 +204,15 @@ def import_measurements(
 
     described = descriptions_named(_described(Path(published), layout, description))
     # All files are opened and held to what describes them before anything is written.
-    opened = open_published(
-        Path(published),
-        [item.of_part() for item in described] if part else described,
-        None if totals is None else Path(totals),
-        None if entities is None else Path(entities),
-    )
+    try:
+        opened = open_published(
+            Path(published),
+            [item.of_part() for item in described] if part else described,
+            None if totals is None else Path(totals),
+            None if entities is None else Path(entities),
+        )
+    except TallyveilError as error:
+        raise _with_product(error, Path(published), {item.form.name for item in described}) from None
     outcome = imported.import_measurements(opened, Path(out), observer=observer)
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
 
@@ -236,6 +240,21 @@ def describe_measurements(published: AnyPath, out: AnyPath | None = None) -> tup
         with new_file(Path(out), []):
             write_text(Path(out), draft)
     return (None if fitting is None else fitting.form.name), draft
+
+
+def _with_product(error: TallyveilError, published: Path, tried: Collection[str]) -> TallyveilError:
+    """The error, with the product that the files are of if it is not the one that was tried."""
+    from tallyveil.plans.from_toml.drafting import fitting_description
+
+    if error.code not in ("layout-files", "layout-settings", "layout-geounits"):
+        return error
+    known = fitting_description(published)
+    if known is None or known.form.name in tried:
+        return error
+    return type(error)(
+        f"{error} The names of the files fit the product '{known.name}': give --as {known.form.name}.",
+        code=error.code,
+    )
 
 
 def _described(published: Path, layout: str | None, description: AnyPath | None) -> str:

@@ -5,8 +5,8 @@ went to its parent. The variances of the files must be those of the strategy, on
 32-bit number.
 
 Without a declared strategy, one is computed. A query costs rho = moved / (2 variance), where `moved` answers move
-between neighbours: 1 / variance for bounded neighbours and groups that do not overlap. The costs are rounded to whole
-multiples of 2^-k, whose sums are exact and short. k is so large that the variance of a cost, as a 64-bit number, is the
+between neighbours: 1 / variance for bounded neighbours and groups that do not overlap. The costs are rounded up to
+whole multiples of 2^-k, whose sums are exact and short. k is so large that the variance of a cost, as a 64-bit number, is the
 number of the files. A geounit may have other variances than most of its geolevel, as where others were bypassed. Then
 all its queries have the same multiple of the usual variances, and its share of the budget follows from it.
 
@@ -14,6 +14,7 @@ Worked case. The files give `total` the variance 4 and `sex` the variance 2 at t
 1/2, the strategy spends 3/4, and the shares of the queries are 1/3 and 2/3.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -377,7 +378,8 @@ class _Costs:
         return self._rounded(moved, middle)
 
     def _rounded(self, moved: int, parameter: Fraction) -> Fraction:
-        return max(1, round(moved / (2 * parameter) / self._unit)) * self._unit
+        # Upwards, so that what is said to be spent is never less than the variance says.
+        return math.ceil(moved / (2 * parameter) / self._unit) * self._unit
 
 
 def _costs_of(
