@@ -97,9 +97,8 @@ class DescriptionFile(Table):
         if (self.strategy is None) != (self.privacy.rho is None):
             raise ValueError("give [strategy] and [privacy] rho together, or neither")
         unknown = [name for name in self.tabulation if name not in self.geolevels]
-        unknown += [
-            item.geolevel for item in self.constraints if item.geolevel not in (None, *self.geolevels)
-        ]
+        named = [item.geolevel for item in self.constraints if item.geolevel is not None]
+        unknown += [name for name in named if name not in self.geolevels]
         if unknown:
             raise ValueError(f"{', '.join(map(short_name, unknown))} is none of geolevels")
         if self.constraints and self.files.constraints is None:

@@ -14,9 +14,8 @@ from urllib.parse import unquote
 import polars as pl
 
 from tallyveil.errors import SchemaError, TallyveilError
-from tallyveil.measurements.layouts.described.form import GEOLEVEL, QUERY
+from tallyveil.measurements.layouts.described.form import ANSWERS, GEOLEVEL, QUERY
 from tallyveil.measurements.layouts.described.source import (
-    ANSWERS,
     GEOCODE,
     NAME,
     SIGN,

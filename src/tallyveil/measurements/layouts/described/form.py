@@ -10,9 +10,10 @@ from pydantic import Field
 from tallyveil.declared import ByName, Declared, Many, Name
 from tallyveil.schema.names import PlainName
 
-EQUAL: Final = "="
-AT_LEAST: Final = ">="
-AT_MOST: Final = "<="
+Sign = Literal["=", ">=", "<="]
+EQUAL: Final[Sign] = "="
+AT_LEAST: Final[Sign] = ">="
+AT_MOST: Final[Sign] = "<="
 
 ANSWERS: Final = "answers"
 CONSTRAINTS: Final = "constraints"
@@ -120,7 +121,7 @@ class AnswersTable(Declared):
 class ConstraintRows(Declared):
     """[[constraints]]: what rows of the table of constraints mean, and where they are used."""
 
-    sign: Annotated[Literal["=", ">=", "<="], Field(description="Exact, a lower bound, or an upper bound.")]
+    sign: Annotated[Sign, Field(description="Exact, a lower bound, or an upper bound.")]
     query: Annotated[Name | None, Field(description="The query whose counts are stated.")] = None
     zero: Annotated[
         Name | None,

@@ -197,7 +197,7 @@ def _with_rest(
     rows = [paths]
     lacking: dict[str, pl.Series] = {}
     known = {name: paths[name].unique() for name in geolevels}
-    lengths = {name: int(listed[name].str.len_chars().max() or 0) for name in geolevels}
+    lengths = {name: int(listed[name].str.len_chars().to_numpy().max(initial=0)) for name in geolevels}
     # From the finest up, so that a geounit that has a rest below a finer geounit is not given another.
     for level in range(len(geolevels) - 2, -1, -1):
         name = geolevels[level]
