@@ -6,9 +6,9 @@ went to its parent. The variances of the files must be those of the strategy, on
 
 Without a declared strategy, one is computed. A query costs rho = moved / (2 variance), where `moved` answers move
 between neighbours: 1 / variance for bounded neighbours and groups that do not overlap. The costs are rounded up to
-whole multiples of 2^-k, whose sums are exact and short. k is so large that the variance of a cost, as a 64-bit number, is the
-number of the files. A geounit may have other variances than most of its geolevel, as where others were bypassed. Then
-all its queries have the same multiple of the usual variances, and its share of the budget follows from it.
+whole multiples of 2^-k, whose sums are exact and short. k is so large that the variance of a cost, as a 64-bit number,
+is the number of the files. A geounit may have other variances than most of its geolevel, as where others were bypassed.
+Then all its queries have the same multiple of the usual variances, and its share of the budget follows from it.
 
 Worked case. The files give `total` the variance 4 and `sex` the variance 2 at the only geolevel. The costs are 1/4 and
 1/2, the strategy spends 3/4, and the shares of the queries are 1/3 and 2/3.
