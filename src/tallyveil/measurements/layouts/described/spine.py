@@ -83,8 +83,8 @@ def read_spine(files: SourceFiles, *, measured_only: bool = False) -> SourceSpin
     if geolevels[-1] != form.finest and not (form.part or measured_only):
         raise _bad_geounits(
             f"{files.root} has no geolevel {form.finest}; it has {', '.join(geolevels)}. The tree of geounits is made "
-            f"from the geocodes of {form.finest}. Add the files of the finest geolevel, or give --part, which takes "
-            "what there is as the whole tree."
+            f"from the geocodes of {form.finest}. Add the files of the finest geolevel, or give --part, which leaves "
+            "unmeasured what the files lack."
         )
     listed, answered = {}, {}
     for name in geolevels:
