@@ -251,8 +251,10 @@ def _with_product(error: TallyveilError, published: Path, tried: Collection[str]
     known = fitting_description(published)
     if known is None or known.form.name in tried:
         return error
+    # Nothing that the error advises would help with files of another product.
     return type(error)(
-        f"{error} The names of the files fit the product '{known.name}': give --as {known.form.name}.",
+        f"{published} has no measurements of {' or '.join(sorted(tried))}. The names of its files fit the product "
+        f"'{known.name}': give --as {known.form.name}.",
         code=error.code,
     )
 
