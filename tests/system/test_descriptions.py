@@ -357,7 +357,7 @@ def write_product(root: Path, description: Description, left_out: Mapping[str, l
                     "geocode": code,
                     "query_name": " * ".join(query.split("*")) + "_dpq",
                     "value": rng.integers(-5, 40, size).tolist(),
-                    "variance": float(law.variance),  # type: ignore[union-attr]
+                    "variance": float(law.variance),
                 }
                 for code in codes
             ]

@@ -369,7 +369,13 @@ def test_an_interrupted_export_starts_again(units, tmp_path, killed_at):
 def test_tidy_rows_say_what_they_count(units, tmp_path):
     measured = open_measurements(units / "measured")
     export_measurements(measured, tmp_path / "tidy", Layout.TIDY)
-    assert {path.name for path in (tmp_path / "tidy").iterdir()} == {"measurements", "README.txt"}
+    assert {path.name for path in (tmp_path / "tidy").iterdir()} == {
+        "measurements",
+        "constraints",
+        "geography.parquet",
+        "description.json",
+        "README.txt",
+    }
     (path,) = (tmp_path / "tidy" / "measurements" / "geolevel=State" / "query=detailed").iterdir()
     tidy = pl.read_parquet(path, hive_partitioning=False)
     assert tidy.columns == ["geocode", "h1", "value", "variance"]
