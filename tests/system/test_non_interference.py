@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from tests import outer_worlds
@@ -22,6 +23,7 @@ from tests import toy_country as toy
 from tests.non_interference import NOW, SAID, WRITTEN, Command, World, differences
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
 from tests.small_jobs import COUNTRY, GAUSSIAN, dhc, households, redistricting, stays, table
+from tests.system import test_households as homes
 
 from tallyveil.api.products import PRODUCTS
 from tallyveil.files.finished import PROGRAMME
@@ -209,6 +211,13 @@ def other_homes(folder: Path) -> None:
     all_occupied(folder, "h1")
 
 
+def derived(folder: Path, seed: int = 7, n: int = 60) -> None:
+    """A release of households that are derived from persons."""
+    (folder / "release.toml").write_text(homes.FILE)
+    pl.DataFrame({"geocode": homes.AREAS}).write_csv(folder / "areas.csv")
+    homes.write_persons(folder, homes.drawn(np.random.default_rng(seed), n))
+
+
 RUN: Command = ("run", "release.toml", "--out", "out", *SMALL)
 SAFETAB: Command = ("safetab", "run", "p", "d", "--out", "out")
 TABLES: Command = ("publish", "csv", "out", "--out", "csv")
@@ -322,6 +331,9 @@ SETTINGS = {
     "SafeTab, read": replace(PLAIN[ReleaseKind.SAFETAB], commands=(SAFETAB, *READ)),
     "SafeTab under pure differential privacy": replace(
         PLAIN[ReleaseKind.SAFETAB], inputs=partial(persons, definition="puredp")
+    ),
+    "households that are derived from persons": Case(
+        derived, partial(derived, seed=8, n=20), (RUN, ("verify", "out"))
     ),
     "the DHC, published": Case(dhc, other_homes, (DHC_RUN, DHC, *READ), None),
 }

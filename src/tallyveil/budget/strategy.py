@@ -84,6 +84,9 @@ class Strategy:
             and sum to exactly 1. Query groups are named by their specification.
         sensitivities: Number of answers in which one record can count, for query groups whose groups overlap
             (`sensitivities_of`). It is 1 for all others.
+        records: Largest number of records that change between neighbours, 1 or more. It is 2 where households are
+            derived from persons: a person may leave one and enter another. Both may move the same answers, so that an
+            answer moves by up to this number.
 
     Raises:
         BudgetError: a share is not a fraction above 0, names are repeated or do not match, shares do not sum to 1, or a
@@ -99,6 +102,7 @@ class Strategy:
     geolevel_shares: tuple[tuple[str, Fraction], ...]
     query_shares: tuple[tuple[str, tuple[tuple[str, Fraction], ...]], ...]
     sensitivities: tuple[tuple[str, int], ...] = ()
+    records: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mechanism", _member(Mechanism, self.mechanism, "mechanism"))
@@ -162,11 +166,15 @@ class Strategy:
         )
 
     def answers_moved(self, query: str) -> int:
-        """Largest number of answers of a query group that move between neighbours, each by one.
+        """Largest number of answers of a query group that one changed record moves, each by one.
 
-        This is both the L1 and the squared L2 sensitivity under the strategy's neighbours.
+        If one record changes, this is both the L1 and the squared L2 sensitivity under the strategy's neighbours.
         """
         return self.neighbours.answers_moved * dict(self.sensitivities).get(query, 1)
+
+    def squared_distance(self, query: str) -> int:
+        """The squared L2 sensitivity of a query group: all records that change move the same answers."""
+        return self.answers_moved(query) * self.records**2
 
     def share(self, geolevel: str, query: str, of: Fraction | None = None) -> Fraction:
         """Exact budget of a query group at a geolevel, in `budget_unit`.
@@ -190,8 +198,8 @@ class Strategy:
     def law(self, geolevel: str, query: str, of: Fraction | None = None) -> Law:
         """Law of the noise of a query group at a geolevel.
 
-        Gaussian: variance = answers moved / (2 rho), which is 1 / rho under bounded neighbours if no groups overlap.
-        Laplace: scale = answers moved / epsilon.
+        Gaussian: variance = squared distance / (2 rho), which is 1 / rho under bounded neighbours if no groups overlap
+        and one record changes. Laplace: scale = answers moved * records / epsilon.
 
         Args:
             geolevel: Geolevel whose query shares are used.
@@ -203,8 +211,8 @@ class Strategy:
         """
         share = self.share(geolevel, query, of)
         if self.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-            return DiscreteGaussian(self.answers_moved(query) / (2 * share))
-        return DiscreteLaplace(self.answers_moved(query) / share)
+            return DiscreteGaussian(self.squared_distance(query) / (2 * share))
+        return DiscreteLaplace(self.answers_moved(query) * self.records / share)
 
     def events(self) -> tuple[PrivacyEvent, ...]:
         """One event for each geolevel and query group, in order."""
@@ -233,7 +241,7 @@ class Strategy:
         return SequentialEvent(self.events())
 
     def _event_of(self, query: str, law: Law) -> PrivacyEvent:
-        return noise_event(law, self.answers_moved(query))
+        return noise_event(law, self.answers_moved(query), self.records)
 
     def shares_of(self, geolevel: str) -> tuple[tuple[str, Fraction], ...]:
         """Query groups measured at a geolevel, in order, each with its share of the geolevel's budget.
@@ -250,11 +258,11 @@ class Strategy:
         )
 
 
-def noise_event(law: Law, answers: int) -> PrivacyEvent:
-    """The event of answers with noise of a law, of which so many move by one each."""
+def noise_event(law: Law, answers: int, records: int = 1) -> PrivacyEvent:
+    """The event of answers with noise of a law, of which so many move by the number of records that change."""
     if isinstance(law, DiscreteGaussian):
-        return DiscreteGaussianEvent(law.variance, multiplicity=answers)
-    return DiscreteLaplaceEvent(law.scale, multiplicity=answers)
+        return DiscreteGaussianEvent(law.variance, records, answers)
+    return DiscreteLaplaceEvent(law.scale, records, answers)
 
 
 def _member(kind: type[StrEnum], value: str, where: str) -> StrEnum:

@@ -232,7 +232,9 @@ def read_input(
         "spine": spine,
         "ledger": ledger,
     }
-    truths = declassify_truth(records.path, count=records.count, reason=REASON, **how)
+    truths = declassify_truth(
+        records.path, count=records.count, reason=REASON, household=records.household, **how
+    )
     read = [
         None
         if column is None

@@ -11,6 +11,7 @@ from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.records import RecordUnits, read_records, read_units
 from tallyveil.geography.spine import Spine
+from tallyveil.plans.inputs import Households
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import PLAIN, TextForm
@@ -29,11 +30,12 @@ def declassify_truth(
     numbers: Collection[str] = (),
     missing: Mapping[str, str] | None = None,
     form: TextForm = PLAIN,
+    household: Households | None = None,
 ) -> tuple[PublicCounts, ...]:
     """Return the true counts of every geolevel, after recording this in the ledger.
 
     Args:
-        path, geocode, count, columns, schema, spine, numbers, missing, form: As in `read_records`.
+        path, geocode, count, columns, schema, spine, numbers, missing, form, household: As in `read_records`.
         ledger: Ledger of the release. A non-private event is written to it before anything is returned.
         reason: The reason in words, for the ledger.
     Privacy: none. Everything computed from the result must be marked as not private.
@@ -48,6 +50,7 @@ def declassify_truth(
         numbers=numbers,
         missing=missing,
         form=form,
+        household=household,
     )
     # The event is on disk before the counts are handed out: a process that is killed in between has shown nothing.
     enter_declassified(ledger, reason)

@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 
 from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.households import households_of
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.geography.spine import Spine
+from tallyveil.plans.inputs import Households
 from tallyveil.schema.attribute import Attribute, bins_of, ranges_of
 from tallyveil.schema.counts import LARGEST_COUNT, TripletSum
 from tallyveil.schema.query_group import Factor
@@ -47,6 +49,7 @@ def read_records(
     repeated: Mapping[str, Factor] | None = None,
     missing: Mapping[str, str] | None = None,
     form: TextForm = PLAIN,
+    household: Households | None = None,
 ) -> ConfidentialHistogram:
     """Read a table of records, in batches, into the true histogram of the finest geolevel.
 
@@ -62,6 +65,7 @@ def read_records(
         numbers: Attributes whose columns hold whole numbers. Their levels are ranges.
         missing: Level of records without a value, by attribute; without it, they are refused.
         form: How a text file is written.
+        household: How the records, which are of households, follow from those of the table; None if they are its rows.
         repeated: Further columns that say again what follows from an attribute, each with the groups of its levels.
     Raises:
         SchemaError: a value is not a level of its attribute, a count is negative, missing or fractional, counts are too
@@ -71,8 +75,10 @@ def read_records(
     Privacy: messages name only columns and rules, never a value, a geocode or a number of records.
     """
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
+    if household is not None:
+        numbers = [name for name, _ in household.number]
     problems = _Problems(path, geocode, count, columns, schema, spine, numbers, repeated or {})
-    for _, rows, cells, persons in _sound_batches(problems, missing or {}, form):
+    for _, rows, cells, persons in _sound_batches(problems, missing or {}, form, household=household):
         total.add(rows, cells, persons)
     logger.info("records read and valid")
     return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
@@ -102,7 +108,7 @@ def read_units(
     problems = _Problems(path, geocode, None, columns, schema, spine, numbers)
     parts = [
         (rows, cells, batch[_UNIT])
-        for batch, rows, cells, _ in _sound_batches(problems, missing or {}, form, unit)
+        for batch, rows, cells, _ in _sound_batches(problems, missing or {}, form, unit=unit)
     ]
     rows, cells = (
         np.concatenate([part[place] for part in parts] or [np.zeros(0, np.int64)]) for place in (0, 1)
@@ -135,7 +141,12 @@ class RecordUnits:
 
 
 def _sound_batches(
-    problems: "_Problems", missing: Mapping[str, str], form: TextForm, unit: str | None = None
+    problems: "_Problems",
+    missing: Mapping[str, str],
+    form: TextForm,
+    *,
+    unit: str | None = None,
+    household: Households | None = None,
 ) -> Iterator[tuple[pl.DataFrame, np.ndarray, np.ndarray, np.ndarray]]:
     """Batches of coded records that break no rule, each with their geounits, cells and counts.
 
@@ -144,9 +155,10 @@ def _sound_batches(
     """
     path, geocode, count, columns = problems.path, problems.geocode, problems.count, problems.columns
     # Each column once, also where two attributes are recoded from the same one.
+    read = columns.values() if household is None else household.columns
     wanted = [
         geocode,
-        *columns.values(),
+        *read,
         *([count] if count else []),
         *problems.repeated,
         *([unit] if unit else []),
@@ -154,6 +166,9 @@ def _sound_batches(
     frame = scan_table(path, list(dict.fromkeys(wanted)), "records", confidential=True, form=form)
     # The types are checked before any value is read, so that a message can name the column and nothing else.
     require_text(frame, geocode, path, "records")
+    if household is not None:
+        require_levels(frame, list(household.columns), path, "records")
+        frame = households_of(frame, household, geocode)
     require_levels(frame, list(columns.values()), path, "records")
     require_numbers(frame, [columns[name] for name in problems.numbers], path, "records")
     if count is not None:

@@ -20,14 +20,17 @@ import polars as pl
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.explore.opened import OpenedRelease
 from tallyveil.explore.serving import served
+from tallyveil.geography.areas import names_in
 from tallyveil.geography.tables import read_districts
 from tallyveil.postprocess.derived.answer import ANSWER_ENDINGS, Answer, write_answer
 from tallyveil.postprocess.derived.ask import AskedRelease, Terms
 from tallyveil.postprocess.derived.question import read_question
 from tallyveil.printable import short_name
 from tallyveil.report.release_files import schema_titles
+from tallyveil.report.stated import STATED
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
+from tallyveil.words.language import language_of
 
 MOST_SENT: Final = 1 << 26
 """Most bytes of a question with the file of a plan: 64 MiB hold the blocks of the largest state four times."""
@@ -82,7 +85,8 @@ class AskingPage:
 
         Args:
             asked: `ask` is "begin", "plan" (with `name` and `content`, a file in Base64), "answer" or "file" (with
-                `question`, `level`, `threshold` and `plan`; a file has an `ending`).
+                `question`, `level`, `threshold` and `plan`; of an answer, `language` is that of the names of areas; a
+                file has an `ending`).
         Returns:
             What was asked for, and `problem`: what is wrong, if anything.
         """
@@ -100,7 +104,7 @@ class AskingPage:
             case "plan":
                 return self._take_plan(str(asked.get("name")), str(asked.get("content")))
             case "answer":
-                return self._shown(*self._answered(asked))
+                return self._shown(*self._answered(asked), str(asked.get("language")))
             case "file":
                 return self._file(str(asked.get("ending")), *self._answered(asked))
         raise _unknown()
@@ -150,20 +154,20 @@ class AskingPage:
             self._last = (key, answer)
         return question, self._last[1]
 
-    def _shown(self, question: str, answer: Answer) -> JsonObject:
+    def _shown(self, question: str, answer: Answer, language: str) -> JsonObject:
         table = answer.table.head(MOST_SHOWN)
         return {
             "keys": list(answer.keys),
             "columns": {column.name: [_sent(value) for value in column] for column in table},
             "rows": answer.table.height,
-            "names": self._names(question, table),
-            "covers": answer.covers,
+            "names": self._names(question, table, language),
+            "covers": language_of(language).stated(answer.covers, STATED) or answer.covers,
             "limit": answer.limit,
             "is_counts": answer.is_counts,
         }
 
-    def _names(self, question: str, table: pl.DataFrame) -> list[str | None] | None:
-        """The names of the areas of the rows; None without names."""
+    def _names(self, question: str, table: pl.DataFrame, language: str) -> list[str | None] | None:
+        """The names of the areas of the rows in a language; None without names."""
         hierarchies = self._opened().release.hierarchies
         if hierarchies.names is None or "geocode" not in table.columns:
             return None
@@ -172,7 +176,7 @@ class AskingPage:
         (kind,) = [kind for kind in kinds if kind.casefold() in asked][:1] or [None]
         if kind is None:
             return None
-        named = hierarchies.names.filter(pl.col("geolevel") == kind).select("geocode", "name")
+        named = names_in(hierarchies.names.filter(pl.col("geolevel") == kind), language).drop("geolevel")
         return (
             table.select("geocode")
             .join(named, on="geocode", how="left", maintain_order="left")["name"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.explore.asking import asking_entry
 from tallyveil.explore.opened import OpenedRelease
 from tallyveil.explore.tables import NO_INTERVALS
 from tallyveil.files.finished import MANIFEST
@@ -56,6 +57,7 @@ def _edition(release: OpenedRelease, signature: Signature, tag: str) -> JsonObje
             for kind in release.areas.kinds
         ],
         "tables": [_table(titles, group) for group in release.queries],
+        "attributes": [_attribute(titles, entry) for entry in asking_entry(release)["attributes"]],
     }
 
 
@@ -101,6 +103,16 @@ def _table(titles: Titles, group: QueryGroup) -> JsonObject:
             for factor, called in zip(asked, levels, strict=True)
         ],
     }
+
+
+def _attribute(titles: Titles, entry: JsonObject) -> JsonObject:
+    """What an attribute of the page of tables is called, and its recodes."""
+    called = {
+        "title": titles.factor(entry["name"]),
+        "levels": _levels(titles, entry["name"], entry["levels"]),
+    }
+    recodes = [_attribute(titles, recode) for recode in entry.get("recodes", ())]
+    return called | ({"recodes": recodes} if "recodes" in entry else {})
 
 
 def _levels(titles: Titles, name: str, levels: Sequence[str]) -> list[str]:

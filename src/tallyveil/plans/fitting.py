@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import MisfitError, read_written
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
@@ -17,10 +18,11 @@ from tallyveil.plans.estimating import GeolevelEstimation
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
 from tallyveil.plans.release import StatedPlan
+from tallyveil.schema.attribute import ranges_of
 from tallyveil.schema.counts import LARGEST_COUNT, LARGEST_LEVEL
 from tallyveil.schema.labels import require_labels_fit
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import PERSON, Schema
 from tallyveil.storage.json_files import JsonObject, damaged
 
 
@@ -36,6 +38,7 @@ def refuse_unfit(plan: StatedPlan) -> None:
     _require(
         "records", tuple(name for name, _ in plan.records.columns) == schema.attribute_names, "attributes"
     )
+    _refuse_households(plan)
     _require("delta", 0 < plan.delta < 1, "a number between 0 and 1")
     _require("entities", (plan.spine is None) == (plan.entities is None), "given together with the spine")
     _require_once("entities", plan.entity_families)
@@ -113,6 +116,54 @@ def _require_geolevels(plan: StatedPlan, where: str, named: Iterable[str]) -> No
             f"{', '.join(plan.geolevels)}.",
             code="unknown-geolevel",
         )
+
+
+def _refuse_households(plan: StatedPlan) -> None:
+    """Refuse households that do not follow from any records of persons, and what is not proved for them."""
+    records, household = plan.records, plan.records.household
+    if household is None:
+        return
+    where = "records.household"
+    # A change of a person is accounted for by section 5 of the proofs, which knows no constraints and no other noise.
+    beside = {
+        "count": records.count is not None,
+        "columns": any(name != column for name, column in records.columns),
+        "numbers": bool(records.numbers),
+        "missing": bool(records.missing),
+        'neighbours = "unbounded"': plan.neighbours is not Neighbours.BOUNDED,
+        'mechanism = "discrete_laplace"': plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN,
+        "[[invariants]]": bool(plan.invariants),
+        "[[bounds]]": bool(plan.bounds),
+        "[[agreement]]": bool(plan.agreement),
+        "[[residents]]": bool(plan.residents),
+        "[[subspace]]": bool(plan.subspace),
+        "[spine]": plan.spine is not None,
+        "structural zeros": bool(plan.schema.structural_zeros),
+        'unit = "person"': plan.schema.unit == PERSON,
+    }
+    if refused := [name for name, is_there in beside.items() if is_there]:
+        raise ConfigError(
+            f"[records.household] cannot be combined with {', '.join(refused)}. Households that are derived from "
+            "persons are counted one a household, under bounded neighbours, with Gaussian noise and without exact "
+            "counts; name their unit in [schema]. Or derive their file before, and release it by itself.",
+            code="households",
+        )
+    names = [name for name, _ in (*household.number, *household.value)]
+    _require(where, sorted(names) == sorted(plan.schema.attribute_names), "one rule for each attribute")
+    _require(where, records.geocode not in names, "a geocode column that has not the name of an attribute")
+    for name, members in household.number:
+        # Every number that can be must have a level: a refusal would tell of a household that is larger than foreseen.
+        least: int | None = 1 if members.column is None else 0
+        for level in sorted(ranges_of(plan.schema.attribute(name).levels, name), key=lambda item: item.low):
+            _require(f"{where}.number.{name}", least is not None and level.low <= least, _EVERY_NUMBER)
+            least = None if level.high is None else max(least or 0, level.high + 1)
+        _require(f"{where}.number.{name}", least is None, _EVERY_NUMBER)
+    for name, member in household.value:
+        levels = plan.schema.attribute(name).levels
+        _require(f"{where}.value.{name}.otherwise", member.otherwise in levels, "a level of the attribute")
+
+
+_EVERY_NUMBER: Final = "ranges that hold every number of members, such as 1, 2 and 3+"
 
 
 def _refuse_drawn(plan: StatedPlan) -> None:

@@ -34,6 +34,8 @@ _FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-g
 NEIGHBOURS_IN_WORDS = {
     "bounded": "one {unit}'s record changes its value",
     "unbounded": "one {unit}'s record is added or removed",
+    "derived": "one person's record changes its values, its place or its {unit}, by which at most two {unit} records "
+    "change",
 }
 
 POST_PROCESSING = phrase(
@@ -70,9 +72,9 @@ def guarantee_of(plan: StatedPlan, allocation: Allocation | None = None) -> dict
     delta = plan.delta if gaussian else 0
     return {
         "neighbours": strategy.neighbours.value,
-        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(
-            unit=plan.schema.unit.one
-        ),
+        "neighbours_in_words": NEIGHBOURS_IN_WORDS[
+            strategy.neighbours.value if strategy.records == 1 else "derived"
+        ].format(unit=plan.schema.unit.one),
         "mechanism": strategy.mechanism.value,
         "budget_unit": strategy.budget_unit,
         "declared": str(plan.declared),

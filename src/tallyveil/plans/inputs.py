@@ -34,6 +34,59 @@ from tallyveil.storage.read import TextForm
 
 
 @dataclass(frozen=True)
+class MemberNumber(Declared):
+    """An attribute of households that counts their members. Its levels are ranges."""
+
+    column: Annotated[
+        Name | None,
+        left_out(None),
+        Field(description="Column by which members are chosen. Default: all count."),
+    ] = None
+    values: Annotated[
+        Many[Name], left_out(()), Field(description="Values of that column of the members that count.")
+    ] = ()
+
+    def __post_init__(self) -> None:
+        if (self.column is None) != (not self.values):
+            raise ValueError("give both column and values, or neither")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberValue(Declared):
+    """An attribute of households that is that of one member."""
+
+    column: Annotated[Name, Field(description="Column of the value.")]
+    where: Annotated[Name, Field(description="Column that says which member it is taken from.")]
+    equals: Annotated[Name, Field(description="Value of that column of the member.")]
+    otherwise: Annotated[
+        Name, Field(description="Level of households in which no member has that value, or several have.")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Households(Declared):
+    """How records of households follow from those of persons. A household is all persons with one value of `id`.
+
+    Its place is the least geocode of its members, as text. Persons without a value of `id` are in no household.
+    """
+
+    id: Annotated[Name, Field(description="Column that says which household a person is in.")]
+    number: Annotated[ByName[MemberNumber], Field(description="Attributes that count members, by name.")] = ()
+    value: Annotated[
+        ByName[MemberValue],
+        left_out(()),
+        Field(description="Attributes that are those of one member, by name."),
+    ] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of persons that are read, beside that of the geocode."""
+        numbers = [item.column for _, item in self.number if item.column is not None]
+        values = [column for _, item in self.value for column in (item.column, item.where)]
+        return tuple(dict.fromkeys([self.id, *numbers, *values]))
+
+
+@dataclass(frozen=True)
 class Records(Declared):
     """How the table of confidential records is read."""
 
@@ -70,6 +123,11 @@ class Records(Declared):
     decimal: Annotated[
         Literal[".", ","], left_out("."), Field(description="Decimal sign of the numbers of a CSV file.")
     ] = "."
+    household: Annotated[
+        Households | None,
+        left_out(None),
+        Field(description="How records of households follow from the records, which are those of persons."),
+    ] = None
 
     @property
     def form(self) -> TextForm:

@@ -210,6 +210,7 @@ class StatedPlan(Declared):
             sensitivities=sensitivities_of(
                 self.schema, (query for _, shares in query_shares for query, _ in shares)
             ),
+            records=records_changed(self.records),
         )
 
     def with_strategy(self, strategy: Strategy) -> Self:
@@ -322,6 +323,14 @@ class StatedPlan(Declared):
     def measuring_digest(self) -> bytes:
         """SHA-256 of the plan without the keys that describe outputs. The noise key depends on it."""
         return digest_of({key: value for key, value in self.to_mapping().items() if key not in OUTPUTS})
+
+
+def records_changed(records: Records) -> int:
+    """Largest number of records that a change of one person's record may change (docs/proofs/domination.md, section 5).
+
+    A person may leave one household and enter another; the record of a household is a function of its members alone.
+    """
+    return 1 if records.household is None else 2
 
 
 def keys_of_budget(strategy: Strategy, drawn: Sequence[SubspaceQuery]) -> dict[str, Any]:

@@ -122,10 +122,15 @@ class SecretGuarantee:
 def secrets_of(plan: StatedPlan, *, one_root: bool = False) -> tuple[Secret, ...]:
     """The secrets that are listed of a plan: attributes, also within the recodes that are measured, and places.
 
+    A plan whose records are derived from those of persons has none.
+
     Args:
         plan: The plan.
         one_root: Whether the coarsest geolevel is known to have a single geounit, so that no place is in another one.
     """
+    # Where households are derived, the record that changes is a person's, whose secrets are no attributes of these.
+    if plan.strategy.records > 1:
+        return ()
     attributes = [attribute.name for attribute in plan.schema.attributes if attribute.size > 1]
     measured = {name.strip() for query in plan.strategy.every_query for name in query.split("*")}
     listed = []
@@ -159,7 +164,7 @@ def guarantee_named(plan: StatedPlan, name: str, allocation: Allocation | None =
     """
     secrets = {secret.name: secret for secret in secrets_of(plan)}
     for recode in plan.schema.recodes:
-        if not recode.overlapping:
+        if not recode.overlapping and plan.strategy.records == 1:
             full = f"{recode.attribute}{_WITHIN}{recode.name}"
             secrets.setdefault(full, Secret(full, {recode.attribute: recode.name}))
     secret_name = name.removesuffix(_EXCHANGED)

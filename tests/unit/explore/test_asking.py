@@ -14,6 +14,7 @@ import tallyveil
 from tallyveil.errors import ConfigError
 from tallyveil.explore.asking import AskingPage, asking_entry
 from tallyveil.explore.opened import open_for_explorer
+from tallyveil.explore.site import make_site
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.question import Condition, Measure, read_question
 from tallyveil.products.topdown.run.run import run_release
@@ -125,6 +126,36 @@ def test_the_entry_of_a_site_names_what_can_be_asked(root):
     body = opened.manifest.body
     manifest = replace(opened.manifest, body={**body, "plan": {**body["plan"], "measurements": "none"}})
     assert '"none"' in asking_entry(replace(opened, manifest=manifest))["lacking"]
+
+
+LABELS = """
+[labels.de]
+title = "Klein"
+[labels.de.attributes]
+age = "Alter"
+[labels.de.levels.age]
+young = "jung"
+middle = "mittel"
+old = "alt"
+"""
+
+
+def test_a_site_names_what_can_be_asked_in_its_languages(small_release, tmp_path):
+    """In the order of the entry, so that the page finds the name of each level."""
+    with small_release.open("a", encoding="utf-8") as file:
+        file.write(LABELS)
+    run_release(load_plan(small_release), tmp_path / "out", test_key=bytes(32), workers=1)
+    make_site(tmp_path / "out", tmp_path / "site")
+    content = json.loads((tmp_path / "site" / "data" / "site.json").read_text(encoding="utf-8"))
+    (edition,) = content["editions"]
+    for entry, words in zip(content["asking"]["attributes"], edition["attributes"], strict=True):
+        assert len(words["levels"]) == len(entry["levels"])
+        sizes, known = ([len(one["levels"]) for one in item["recodes"]] for item in (words, entry))
+        assert sizes == known
+        if entry["name"] == "age":
+            assert entry["levels"] == ["young", "middle", "old"]
+            assert words["title"] == "Alter"
+            assert words["levels"] == ["jung", "mittel", "alt"]
 
 
 QUESTIONS = (

@@ -244,7 +244,7 @@ def _least(strategy: Strategy, aims: Aims, stated: Floats, held: Collection[str]
         BudgetError: [keep] names what is not measured, or too much is to be kept.
     """
     names = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
-    moved = np.array([strategy.answers_moved(query) for _, query in names])
+    moved = np.array([strategy.squared_distance(query) for _, query in names])
     drawn = moved / (2 * float(strategy.total) * float(LARGEST_VARIANCE)) * (1 + DRAWN)
     least = np.minimum(1.0 / (PARTS_OF_A_SHARE * len(stated)), stated / 2)
     least = np.maximum(least, np.minimum(drawn, stated / (1 + DRAWN)))

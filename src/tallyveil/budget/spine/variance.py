@@ -254,10 +254,11 @@ def precision_of(strategy: Strategy, geolevel: str, share: Fraction, summed: Map
             )
         if summed[query] == 0:
             continue
-        budget, moved = strategy.total * share * query_share, strategy.answers_moved(query)
+        budget = strategy.total * share * query_share
         if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
-            precision += 2 * budget / (moved * summed[query])
+            precision += 2 * budget / (strategy.squared_distance(query) * summed[query])
         else:
+            moved = strategy.answers_moved(query) * strategy.records
             precision += budget**2 / (2 * moved**2 * summed[query])
     return precision
 

@@ -49,7 +49,7 @@ from tallyveil.plans.from_toml.models import (
 )
 from tallyveil.plans.from_toml.spine_tables import GroupByMembershipTable, RegroupTable, SpineTable, StepTable
 from tallyveil.plans.inputs import RecordsInput, Regroup, SpineInput, with_protected
-from tallyveil.plans.release import ReleasePlan, SubspaceQuery, keys_of_budget
+from tallyveil.plans.release import ReleasePlan, SubspaceQuery, keys_of_budget, records_changed
 from tallyveil.runs.executor import ClusterSettings
 from tallyveil.schema.attribute import ranges_of
 from tallyveil.schema.names import check_areas, check_table_name
@@ -339,7 +339,7 @@ def plan_of(file: ReleaseFile) -> ReleasePlan:
     geolevels = geography.geolevels if spine is None else geolevels_after(geography.geolevels, spine.steps)
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     check_areas((*geography.geolevels, *geolevels), families, outputs.entities)
-    strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
+    strategy = _strategy(file, preset, geolevels, schema)
     # From here: sizes are refused before any array with one number for each cell is made.
     require_addresses(strategy)
     require_size(schema, strategy)
@@ -452,12 +452,9 @@ def _records(records: RecordsInput, schema: Schema) -> RecordsInput:
 
 
 def _strategy(
-    table: StrategyTable,
-    privacy: PrivacyTable,
-    preset: StrategyPreset | None,
-    geolevels: Sequence[str],
-    schema: Schema,
+    file: ReleaseFile, preset: StrategyPreset | None, geolevels: Sequence[str], schema: Schema
 ) -> Strategy:
+    table, privacy = file.strategy, file.privacy
     geolevel_shares = _geolevel_shares(table, preset, geolevels)
     shares = _shares_of_queries(table, preset, geolevels)
     _check_queries(shares, schema)
@@ -468,6 +465,7 @@ def _strategy(
         geolevel_shares,
         shares,
         sensitivities_of(schema, (query for _, pairs in shares for query, _ in pairs)),
+        records_changed(file.records),
     )
     return replace(shape, total=_spent(table, privacy, preset, shape))
 

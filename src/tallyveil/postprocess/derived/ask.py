@@ -218,8 +218,8 @@ class AskedRelease:
         """The estimates of what the question needs; raises StoreError and SchemaError as `fits_of` does."""
         apart = self.release.stated.tables_apart
         key = _key(asked.base) if apart else b""
-        # At the end, so that what was not asked for the longest time goes first.
-        tree = self._trees[key] = self._trees.pop(key, None) or self._tree(asked.base, workers)
+        tree = self._trees.pop(key) if key in self._trees else self._tree(asked.base, workers)
+        self._trees[key] = tree  # at the end, so that what was not asked for the longest time goes first
         fit = tree.fit if apart else whole_fit(tree.fit.model, [asked.base])
         return _Fitted(fit.model, fit.questions.rows(), tree.estimate, workers)
 

@@ -52,7 +52,8 @@ VALUES: Final = (
 Columns = dict[str, pl.Series]
 
 
-class PlainNumbers(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainNumbers:
     """The numbers of all rows of an answer; shape (rows,) each.
 
     Attributes:

@@ -169,7 +169,7 @@ def live_variances(
     _refuse_sizes(chains, geolevels, sizes)
     labels = _Labels(schema, chains, geolevels, sizes)
     # Precision that the whole budget would buy: rho = sensitivity^2 / (2 variance).
-    unit = np.array([2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names])
+    unit = np.array([2.0 * float(strategy.total) / strategy.squared_distance(query) for _, query in names])
     weights = []
     for geolevel, query in names:
         earlier = np.zeros(labels.count, np.bool_)

@@ -310,7 +310,7 @@ def pass_variances(
     sizes = [schema.query(query).size for _, query in asked]
     return PassVariances(
         names,
-        np.array([2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names]),
+        np.array([2.0 * float(strategy.total) / strategy.squared_distance(query) for _, query in names]),
         np.array([estimator.weights[area] / size for (area, _), size in zip(asked, sizes, strict=True)]),
         levels,
     )

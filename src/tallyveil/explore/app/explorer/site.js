@@ -77,8 +77,10 @@ import { shown } from "../parts/shown.js";
  * @property {string | null} covers
  * @property {({one: string, other: string} | null)[]} kinds
  * @property {{title: string, answers: string[], factors: {title: string, levels: string[]}[]}[]} tables
+ * @property {{title: string, levels: string[], recodes: {title: string, levels: string[]}[]}[]} attributes
  */
-/** @typedef {{name: string, title: string, levels: string[], recodes: {name: string, title: string, levels: string[]}[]}} Attribute */
+/** @typedef {{name: string, title: string, levels: string[], labels?: string[]}} Recode `labels` is what levels are called in the language of the page */
+/** @typedef {Recode & {recodes: Recode[]}} Attribute */
 
 /** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */
 
@@ -115,11 +117,16 @@ async function speakFor(site) {
   if (!edition) return;
   await speak(edition.tag, edition.words);
   numbersIn(edition.tag);
-  const { tag, covers, kinds, tables, name, unit, warnings, guarantee, signature, no_intervals } = edition;
+  const { tag, covers, kinds, tables, attributes, name, unit, warnings, guarantee, signature, no_intervals } = edition;
   Object.assign(site, { language: tag, name, unit, warnings, guarantee, signature, no_intervals });
   if (site.intervals && covers !== null) site.intervals.covers = covers;
   site.kinds.forEach((kind, place) => {
     kind.label = kinds[place] ?? undefined;
+  });
+  site.asking.attributes.forEach((attribute, place) => {
+    const { title, levels, recodes } = attributes[place];
+    Object.assign(attribute, { title, labels: levels });
+    attribute.recodes.forEach((recode, which) => Object.assign(recode, { title: recodes[which].title, labels: recodes[which].levels }));
   });
   site.tables.forEach((table, place) => {
     const { title, answers, factors } = tables[place];

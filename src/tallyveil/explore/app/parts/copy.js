@@ -1,6 +1,7 @@
 /** A button that copies a text. */
 
 import { element } from "./elements.js";
+import { say } from "./language.js";
 
 const SAID = 2000; // milliseconds for which the button says that it has copied
 
@@ -14,7 +15,7 @@ export function copyButton(id, words, text) {
   if (!navigator.clipboard) return null;
   const button = element("button", { type: "button", id, onclick: async () => {
     await navigator.clipboard.writeText(text());
-    button.textContent = "Copied";
+    button.textContent = say("Copied");
     setTimeout(() => { button.textContent = words; }, SAID);
   } }, words);
   return button;

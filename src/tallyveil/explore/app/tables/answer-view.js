@@ -1,6 +1,7 @@
 /** Show an answer: as a table that readers sort, and as a chart. */
 
 import { element } from "../parts/elements.js";
+import { phrase, say } from "../parts/language.js";
 import { writeState } from "../parts/link-state.js";
 import { count, counted } from "../parts/numbers.js";
 import { pagedTable } from "../parts/tables.js";
@@ -28,20 +29,20 @@ export async function answerView(table, asked) {
   const cut = answer.rows > answer.columns.usable.length;
   const chart = asked.chart && table.kind !== "level" ? chartOf(table, rows) : null;
   return element("div", { class: "answer" },
-    cut ? element("p", { class: "note" }, `The answer has ${count(answer.rows)} rows, of which the first ${count(answer.columns.usable.length)} are shown and sorted here. The files have all of them.`) : null,
+    cut ? element("p", { class: "note" }, say("The answer has {rows} rows, of which the first {shown} are shown and sorted here. The files have all of them.", { rows: count(answer.rows), shown: count(answer.columns.usable.length) })) : null,
     element("div", { class: "row controls" },
-      choice("cells", "Cells show", CELLS, asked.cells, (cells) => writeState({ cells: cells === CELLS[0][0] ? null : cells, sort: null })),
+      choice("cells", say("Cells show"), CELLS.map(([value, words]) => /** @type {[string, string]} */ ([value, say(words)])), asked.cells, (cells) => writeState({ cells: cells === CELLS[0][0] ? null : cells, sort: null })),
       table.kind === "level" ? null : element("button", {
         type: "button", id: "chart", "aria-pressed": String(asked.chart), onclick: () => writeState({ chart: asked.chart ? null : "1" }),
-      }, "Chart")),
+      }, say("Chart"))),
     chart,
     await pagedTable({
       caption: caption(table, asked), n: rows.length, page: PAGE, rows: (start, stop) => rows.slice(start, stop),
       columns: [...heads(table, asked), ...(asked.cells === "all" ? allColumns(table) : cellColumns(table, asked))],
     }),
     unusable ? element("p", { class: "quiet" }, element("span", { class: "mark" }, "†"),
-      ` Half the width of the interval is more than ${answer.limit} times the number: do not use it. Ask for larger areas or coarser groups.`) : null,
-    ...lacking.map((reason) => element("p", { class: "quiet" }, `No estimate: ${shown(reason)}.`)),
+      ` ${say("Half the width of the interval is more than {limit} times the number: do not use it. Ask for larger areas or coarser groups.", { limit: answer.limit })}`) : null,
+    ...lacking.map((reason) => element("p", { class: "quiet" }, say("No estimate: {reason}.", { reason: shown(reason) }))),
     element("p", { class: "quiet" }, answer.covers));
 }
 
@@ -50,7 +51,7 @@ export async function answerView(table, asked) {
  * @param {Asked} asked
  */
 function caption(table, asked) {
-  return `${counted(table.rows.length, "row", "rows")}${table.columns.length > 1 ? `, ${counted(table.columns.length, "column", "columns")}` : ""}: ${shown(asked.text)}`;
+  return `${counted(table.rows.length, say("row"), say("rows"))}${table.columns.length > 1 ? `, ${counted(table.columns.length, say("column"), say("columns"))}` : ""}: ${shown(asked.text)}`;
 }
 
 /**
@@ -73,13 +74,13 @@ function heads(table, asked) {
  */
 function cellColumns(table, asked) {
   return table.columns.map((title, place) => ({
-    heading: title === "" ? NUMBER[table.kind] : title, numeric: true, sort: sorting(table.heads.length + place, asked),
+    heading: title === "" ? say(NUMBER[table.kind]) : title, numeric: true, sort: sorting(table.heads.length + place, asked),
     show: (/** @type {Row} */ { cells }) => cell(table, cells[place], asked),
   }));
 }
 
 /** What a column without a name has. @type {Record<import("./answer.js").NumberKind, string>} */
-const NUMBER = { count: "Count", share: "Share", deviation: "Deviation", index: "Index", level: "Level" };
+const NUMBER = { count: phrase("Count"), share: phrase("Share"), deviation: phrase("Deviation"), index: phrase("Index"), level: phrase("Level") };
 
 /**
  * @param {AnswerTable} table
@@ -104,7 +105,7 @@ function cell(table, place, asked) {
  */
 function usableMark(table, place) {
   if (table.value("usable", place) !== false) return [];
-  return [element("span", { class: "mark", "aria-hidden": "true" }, "†"), element("span", { class: "unseen" }, " (not to be used)")];
+  return [element("span", { class: "mark", "aria-hidden": "true" }, "†"), element("span", { class: "unseen" }, ` ${say("(not to be used)")}`)];
 }
 
 /**
@@ -113,9 +114,9 @@ function usableMark(table, place) {
  */
 function allColumns(table) {
   const numbers = [
-    ...(table.answer.is_counts ? [] : [["count", "Count"], ["of", "of"]]),
-    [table.answer.is_counts ? "count" : "published", "Published"], ["estimate", "Estimate"], ["standard_error", "Standard error"],
-    ["interval", "Interval"], ["usable", "Usable"], ["probability", "Probability"], ["statement", "Statement"],
+    ...(table.answer.is_counts ? [] : [["count", say("Count")], ["of", say("of")]]),
+    [table.answer.is_counts ? "count" : "published", say("Published")], ["estimate", say("Estimate")], ["standard_error", say("Standard error")],
+    ["interval", say("Interval")], ["usable", say("Usable")], ["probability", say("Probability")], ["statement", say("Statement")],
   ].filter(([name]) => name === "interval" ? "lower" in table.answer.columns : name in table.answer.columns);
   return table.columns.flatMap((title, column) => numbers.map(([name, words]) => ({
     heading: title === "" ? words : `${title}: ${words}`, numeric: true,
@@ -124,7 +125,7 @@ function allColumns(table) {
       if (name === "interval") return table.interval(place);
       const value = table.value(name, place);
       if (value === null) return "–";
-      if (typeof value === "boolean") return value ? "yes" : "no";
+      if (typeof value === "boolean") return value ? say("yes") : say("no");
       if (name === "count" || name === "of") return count(value);
       return name === "statement" ? value : name === "probability" ? String(value) : table.text(value, true);
     },

@@ -1,7 +1,8 @@
 /** An answer as rows and columns, and its numbers in words. */
 
+import { say } from "../parts/language.js";
 import { count, decimal, NONE, rounded, share } from "../parts/numbers.js";
-import { kindTitle, levelTitle } from "../explorer/site.js";
+import { kindTitle } from "../explorer/site.js";
 import { shown } from "../parts/shown.js";
 import { partsOf } from "./asked.js";
 import { emptyQuestion } from "./grammar.js";
@@ -25,6 +26,8 @@ export class AnswerTable {
   /** @type {NumberKind} */
   kind;
   answer;
+  /** What a level of the attribute of a measure is called. @type {(level: string) => string} */
+  #level;
 
   /**
    * @param {Answer} answer
@@ -34,13 +37,14 @@ export class AnswerTable {
   constructor(answer, asked, catalogue) {
     this.answer = answer;
     this.kind = numberKind(asked, answer);
-    const { rows, columns } = partsOf(asked);
+    const { measured, rows, columns } = partsOf(asked);
+    this.#level = (level) => catalogue.level(measured[0] ?? "", level);
     const keys = (/** @type {string[]} */ names) => names.map((name) => keyOf(name, catalogue)).filter((key) => answer.keys.includes(key));
     const across = keys(columns);
     const own = keys(rows);
     const down = [...answer.keys.filter((key) => !own.includes(key) && !across.includes(key)), ...own];
     const kind = catalogue.kindOf(asked.question ?? emptyQuestion());
-    this.heads = down.map((key) => key !== "geocode" ? catalogue.title(key) : kind === null ? "Area" : kindTitle(kind));
+    this.heads = down.map((key) => key !== "geocode" ? catalogue.title(key) : kind === null ? say("Area") : kindTitle(kind));
     const labels = new Labels(answer, catalogue);
     /** @type {Map<string, Row>} */
     const byKey = new Map();
@@ -88,7 +92,7 @@ export class AnswerTable {
    */
   text(value, exact = false) {
     if (value === null) return NONE;
-    if (this.kind === "level") return levelTitle(value);
+    if (this.kind === "level") return this.#level(value);
     if (value === Infinity) return "∞";
     if (value === -Infinity) return "−∞";
     if (this.kind === "count") return exact ? decimal(value) : count(value);
@@ -99,7 +103,7 @@ export class AnswerTable {
   interval(place) {
     const [low, high] = [this.value("lower", place), this.value("upper", place)];
     if (low === null || high === null) return NONE;
-    return low === high ? this.text(low) : `${this.text(low)} to ${this.text(high)}`;
+    return low === high ? this.text(low) : say("{low} to {high}", { low: this.text(low), high: this.text(high) });
   }
 }
 
@@ -107,7 +111,7 @@ export class AnswerTable {
 class Labels {
   #answer;
   #orders;
-  #areas;
+  #catalogue;
 
   /**
    * @param {Answer} answer
@@ -115,7 +119,7 @@ class Labels {
    */
   constructor(answer, catalogue) {
     this.#answer = answer;
-    this.#areas = new Set(catalogue.fields[0].groupings.map(({ name }) => name));
+    this.#catalogue = catalogue;
     this.#orders = new Map(answer.keys.map((key) => /** @type {const} */ ([key, new Map([...new Set(answer.columns[key])].map((label, order) => [label, order]))])));
   }
 
@@ -127,7 +131,7 @@ class Labels {
   at(key, place) {
     const label = this.#answer.columns[key][place];
     const order = this.#orders.get(key)?.get(label) ?? 0;
-    if (key !== "geocode") return { title: levelTitle(label), code: null, order };
+    if (key !== "geocode") return { title: this.#catalogue.level(key, label), code: null, order };
     const name = this.#answer.names?.[place] ?? null;
     return { title: shown(name ?? label), code: name === null ? null : shown(label), order };
   }

@@ -1,6 +1,7 @@
 /** A map on which areas are chosen. MapLibre is loaded with this module, when a reader asks for the map. */
 
 import { element, refill } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { isDark, onTheme } from "../parts/theme.js";
 import { areaTitle } from "../explorer/area.js";
 import { cellsNote } from "../explorer/legend.js";
@@ -49,7 +50,7 @@ export class AreaMap {
       const canvas = new MapCanvas(place, /** @type {NonNullable<typeof map>} */ (map), null);
       const { libre } = canvas;
       libre.on("click", (event) => void this.#choose(event.point));
-      libre.getCanvas().setAttribute("aria-label", "Map. Arrow keys move it, plus and minus zoom, Enter chooses the area in the middle.");
+      libre.getCanvas().setAttribute("aria-label", say("Map. Arrow keys move it, plus and minus zoom, Enter chooses the area in the middle."));
       libre.getCanvas().addEventListener("keydown", (event) => {
         if (event.key === "Enter") void this.#choose(null);
       });
@@ -60,7 +61,7 @@ export class AreaMap {
       return canvas;
     } catch (error) {
       if (!(error instanceof Error) || !/webgl/i.test(error.message)) throw error;
-      refill(this.#place, element("p", { class: "note" }, "This browser cannot draw the map, because it has no WebGL. Choose areas by their names, or by a file."));
+      refill(this.#place, element("p", { class: "note" }, say("This browser cannot draw the map, because it has no WebGL. Choose areas by their names, or by a file.")));
       return null;
     }
   }
@@ -81,7 +82,7 @@ export class AreaMap {
     this.#take = take;
     if (this.#kind === null || !kinds.includes(this.#kind)) [this.#kind] = kinds;
     const kind = this.#kind;
-    const select = element("select", { id: "map-kind", "aria-label": "Areas on the map", onchange: () => {
+    const select = element("select", { id: "map-kind", "aria-label": say("Areas on the map"), onchange: () => {
       this.#kind = kinds[Number(select.value)];
       void this.show(kinds, chosen, take);
     } }, ...kinds.map((one, place) => element("option", { value: place, selected: one === kind }, kindTitle(one))));
@@ -93,7 +94,7 @@ export class AreaMap {
     this.#rows = found.flatMap((area) => area ? [area.row] : []);
     this.#mark();
     const tooFar = (this.#canvas.tiles(kind.number)?.minzoom ?? 0) > this.#canvas.libre.getZoom();
-    this.#reading.textContent = tooFar ? "Zoom in to see these areas." : "";
+    this.#reading.textContent = tooFar ? say("Zoom in to see these areas.") : "";
   }
 
   #mark() {
@@ -108,7 +109,9 @@ export class AreaMap {
 
   async #read() {
     const area = await this.#at(null);
-    if (area) this.#reading.textContent = `In the middle: ${areaTitle(area)}${this.#rows.includes(area.row) ? ", chosen" : ""}. Enter chooses it or takes it out.`;
+    if (!area) return;
+    const said = this.#rows.includes(area.row) ? say("In the middle: {area}. Enter takes it out.", { area: areaTitle(area) }) : say("In the middle: {area}. Enter chooses it.", { area: areaTitle(area) });
+    this.#reading.textContent = said;
   }
 
   /**

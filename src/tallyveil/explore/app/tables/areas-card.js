@@ -2,6 +2,7 @@
 
 import { parseCsv } from "../parts/csv.js";
 import { element, refill } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { count, counted } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
 import { areaTitle } from "../explorer/area.js";
@@ -60,21 +61,21 @@ export class AreasCard {
     return element("div", { class: "field-card panel" },
       ...fieldHead(this.#catalogue.fields[0], choices, again),
       element("p", { class: "quiet" }, this.#says(kind, chosen, asked)),
-      chips("in", chosen, (areas) => choices.choose(areas), "Take out"),
-      asked.plan === "" ? null : element("button", { type: "button", id: "leave-file", onclick: () => choices.leavePlan() }, `Leave the file ${shown(asked.file)}`),
-      minus.length === 0 ? null : element("p", { class: "quiet" }, "Subtracted:"),
-      chips("minus", minus, (areas) => choices.subtract(areas), "Do not subtract"),
+      chips("in", chosen, (areas) => choices.choose(areas), say("Take out")),
+      asked.plan === "" ? null : element("button", { type: "button", id: "leave-file", onclick: () => choices.leavePlan() }, say("Leave the file {file}", { file: shown(asked.file) })),
+      minus.length === 0 ? null : element("p", { class: "quiet" }, say("Subtracted:")),
+      chips("minus", minus, (areas) => choices.subtract(areas), say("Do not subtract")),
       problem === "" ? null : element("p", { class: "error", role: "alert" }, shown(problem)),
       element("details", { class: "filter", open: this.#open || named, ontoggle: (event) => { this.#open = event.target.open; } },
-        element("summary", { id: "areas-choose" }, "Choose areas"),
+        element("summary", { id: "areas-choose" }, say("Choose areas")),
         searchBox({
-          id: "add-area", label: "Add an area", placeholder: "Name or geocode",
+          id: "add-area", label: say("Add an area"), placeholder: say("Name or geocode"),
           find: (text) => this.#index.find(text, kind?.number ?? null), choose: (area) => choices.choose(with_(chosen, area.geocode)),
         }),
         kind !== null && kind.n <= MOST_LISTED ? await this.#list(kind, choices) : null,
         ...this.#onMap(kind, choices),
         this.#answers ? this.#file(choices, kind) : null,
-        chosen.length > 0 ? element("button", { type: "button", id: "all-areas", onclick: () => choices.choose([]) }, "All areas") : null));
+        chosen.length > 0 ? element("button", { type: "button", id: "all-areas", onclick: () => choices.choose([]) }, say("All areas")) : null));
   }
 
   /**
@@ -83,10 +84,10 @@ export class AreasCard {
    * @param {Asked} asked
    */
   #says(kind, chosen, asked) {
-    if (asked.plan !== "") return `The areas of the file ${shown(asked.file)}, each by itself.`;
-    if (kind === null) return chosen.length === 0 ? "The whole release." : `${counted(chosen.length, "area", "areas")}, counted together.`;
+    if (asked.plan !== "") return say("The areas of the file {file}, each by itself.", { file: shown(asked.file) });
+    if (kind === null) return chosen.length === 0 ? say("The whole release.") : say("{areas}, counted together.", { areas: counted(chosen.length, say("area"), say("areas")) });
     const { one, many } = kindWords(kind);
-    return chosen.length === 0 ? `All ${count(kind.n)} ${many}.` : `${counted(chosen.length, one, many)} of ${count(kind.n)}.`;
+    return chosen.length === 0 ? say("All {areas}: {number}.", { areas: many, number: count(kind.n) }) : say("{areas} of {number}.", { areas: counted(chosen.length, one, many), number: count(kind.n) });
   }
 
   /**
@@ -96,7 +97,7 @@ export class AreasCard {
   async #list(kind, choices) {
     const areas = await this.#areas.range(kind.number, 0, kind.n);
     const chosen = new Set(choices.question.areas ?? []);
-    return element("div", { class: "ticks", role: "group", "aria-label": `Areas of the table: ${kindWords(kind).many}` }, ...areas.map((area) =>
+    return element("div", { class: "ticks", role: "group", "aria-label": say("Areas of the table: {areas}", { areas: kindWords(kind).many }) }, ...areas.map((area) =>
       element("label", { for: `area-${area.row}` }, element("input", {
         type: "checkbox", id: `area-${area.row}`, checked: chosen.has(area.geocode),
         onchange: (event) => choices.choose(event.target.checked ? with_([...chosen], area.geocode) : [...chosen].filter((code) => code !== area.geocode)),
@@ -115,10 +116,10 @@ export class AreasCard {
     const change = () => {
       this.#mapOpen = !this.#mapOpen;
       button.setAttribute("aria-expanded", String(this.#mapOpen));
-      button.textContent = this.#mapOpen ? "Close the map" : "Choose on the map";
+      button.textContent = this.#mapOpen ? say("Close the map") : say("Choose on the map");
       void this.#showMap(kinds, choices);
     };
-    const button = element("button", { type: "button", id: "on-map", "aria-expanded": String(this.#mapOpen), onclick: change }, this.#mapOpen ? "Close the map" : "Choose on the map");
+    const button = element("button", { type: "button", id: "on-map", "aria-expanded": String(this.#mapOpen), onclick: change }, this.#mapOpen ? say("Close the map") : say("Choose on the map"));
     void this.#showMap(kinds, choices);
     return [button, this.#mapPlace];
   }
@@ -161,7 +162,7 @@ export class AreasCard {
       },
     });
     return element("label", { class: "field" },
-      element("span", {}, "From a file: codes of areas, or codes and the group of each"), input);
+      element("span", {}, say("From a file: codes of areas, or codes and the group of each")), input);
   }
 
   /**
@@ -194,7 +195,7 @@ function chips(id, areas, change, words) {
   const list = element("ul", { class: "chips" });
   refill(list, ...areas.slice(0, MOST_CHIPS).map((area, place) => element("li", { class: "chip" }, element("span", {}, shown(area)),
     element("button", { type: "button", id: `${id}-${place}`, "aria-label": `${words} ${shown(area)}`, onclick: () => change(areas.filter((one) => one !== area)) }, "×"))),
-  areas.length > MOST_CHIPS ? element("li", { class: "quiet" }, `and ${count(areas.length - MOST_CHIPS)} more`) : null);
+  areas.length > MOST_CHIPS ? element("li", { class: "quiet" }, say("and {number} more", { number: count(areas.length - MOST_CHIPS) })) : null);
   return list;
 }
 

@@ -1,5 +1,6 @@
 /** What the address asks: a question, and how its answer is shown. */
 
+import { phrase } from "../parts/language.js";
 import { readState, writeState } from "../parts/link-state.js";
 import { emptyQuestion, questionText, readQuestion } from "./grammar.js";
 
@@ -21,7 +22,7 @@ import { emptyQuestion, questionText, readQuestion } from "./grammar.js";
  */
 
 /** What the cells of an answer can show. @type {[string, string][]} */
-export const CELLS = [["published", "Published, with interval"], ["estimate", "Estimate, with standard error"], ["all", "All columns"]];
+export const CELLS = [["published", phrase("Published, with interval")], ["estimate", phrase("Estimate, with standard error")], ["all", phrase("All columns")]];
 
 const MOST_BEGUN = 2000; // areas of the first table that is shown
 

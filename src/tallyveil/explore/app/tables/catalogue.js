@@ -1,7 +1,8 @@
 /** What a release can be asked about: its attributes with their recodes, and its kinds of areas. */
 
+import { say } from "../parts/language.js";
 import { shown } from "../parts/shown.js";
-import { kindTitle } from "../explorer/site.js";
+import { kindTitle, levelTitle } from "../explorer/site.js";
 
 /** @typedef {import("../explorer/site.js").Site} Site */
 /** @typedef {import("../explorer/site.js").Kind} Kind */
@@ -15,6 +16,7 @@ export const AREAS = "areas";
  * @property {string} name as a question has it
  * @property {string} title
  * @property {string[]} levels none of a kind of areas
+ * @property {string[]} labels what the levels are called
  * @property {Kind | null} kind
  */
 
@@ -26,16 +28,16 @@ export class Catalogue {
 
   /** @param {Site} site */
   constructor(site) {
-    const kinds = site.kinds.map((kind) => ({ name: kind.name, title: kindTitle(kind), levels: [], kind }));
+    const kinds = site.kinds.map((kind) => ({ name: kind.name, title: kindTitle(kind), levels: [], labels: [], kind }));
     const attributes = site.asking.attributes.map((attribute, place) => ({
       id: `attribute-${place}`,
       title: titled(attribute.title),
       groupings: [
-        { name: attribute.name, title: "each level", levels: attribute.levels, kind: null },
-        ...attribute.recodes.map((recode) => ({ name: recode.name, title: titled(recode.title), levels: recode.levels, kind: null })),
+        { ...named(attribute), title: say("each level") },
+        ...attribute.recodes.map(named),
       ],
     }));
-    this.fields = [{ id: AREAS, title: "Areas", groupings: kinds }, ...attributes];
+    this.fields = [{ id: AREAS, title: say("Areas"), groupings: kinds }, ...attributes];
   }
 
   /**
@@ -59,6 +61,16 @@ export class Catalogue {
   }
 
   /**
+   * What a level of an attribute, or a group of a recode, is called.
+   * @param {string} name of the attribute or the recode
+   * @param {string} level
+   */
+  level(name, level) {
+    const grouping = this.find(name)?.grouping;
+    return grouping?.labels[grouping.levels.indexOf(level)] ?? levelTitle(level);
+  }
+
+  /**
    * What a name of a question is called.
    * @param {string} name
    */
@@ -69,6 +81,14 @@ export class Catalogue {
     if (grouping.kind) return grouping.title;
     return grouping === field.groupings[0] ? field.title : grouping.title;
   }
+}
+
+/**
+ * @param {import("../explorer/site.js").Recode} factor
+ * @returns {Grouping}
+ */
+function named({ name, title, levels, labels }) {
+  return { name, title: titled(title), levels, labels: (labels ?? levels).map(levelTitle), kind: null };
 }
 
 /** @param {string} text */

@@ -1,6 +1,7 @@
 /** A chart of the first rows of an answer: each number with its interval. The table has the same numbers, so readers of screens skip it. */
 
 import { element, svgElement } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { pictureKey } from "../explorer/interval-picture.js";
 
 /** @typedef {import("./answer.js").AnswerTable} AnswerTable */
@@ -22,7 +23,7 @@ const TICKS = 5;
  */
 export function chartOf(table, rows) {
   const all = rows.flatMap((row) => row.cells.map((place, column) => ({
-    title: [...row.labels.map(({ title }) => title), table.columns[column]].filter((text) => text !== "").join(" · ") || "All",
+    title: [...row.labels.map(({ title }) => title), table.columns[column]].filter((text) => text !== "").join(" · ") || say("All"),
     published: number(table.published(place)), estimate: number(table.value("estimate", place)),
     low: number(table.value("lower", place)), high: number(table.value("upper", place)), unusable: table.value("usable", place) === false,
   })));
@@ -35,14 +36,14 @@ export function chartOf(table, rows) {
   const bottom = TOP + lines.length * LINE + 4;
   return element("figure", { class: "chart" },
     pictureKey(),
-    element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Chart" }, svgElement("svg", { class: "picture lines", viewBox: `0 0 ${WIDTH} ${bottom + 24}`, width: WIDTH, height: bottom + 24, "aria-hidden": "true" },
+    element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": say("Chart") }, svgElement("svg", { class: "picture lines", viewBox: `0 0 ${WIDTH} ${bottom + 24}`, width: WIDTH, height: bottom + 24, "aria-hidden": "true" },
       ...ticks.flatMap((tick) => [
         svgElement("line", { class: "grid", x1: x(tick), x2: x(tick), y1: TOP, y2: bottom }),
         svgElement("text", { x: x(tick), y: bottom + 17, "text-anchor": "middle" }, table.text(tick)),
       ]),
       ...lines.flatMap((line, place) => marks(line, x, TOP + (place + 0.5) * LINE)))),
     element("figcaption", { class: "quiet" }, all.length > MOST
-      ? `The first ${MOST} of ${all.length} numbers, in the order of the table, each with its interval.` : "Each number with its interval."));
+      ? say("The first {shown} of {number} numbers, in the order of the table, each with its interval.", { shown: MOST, number: all.length }) : say("Each number with its interval.")));
 }
 
 /**

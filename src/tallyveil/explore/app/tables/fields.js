@@ -1,6 +1,7 @@
 /** The fields of a release: what can make rows and columns, and which levels are counted. By pointer and by keyboard. */
 
 import { element } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { levelTitle } from "../explorer/site.js";
 
 /** @typedef {import("./catalogue.js").Field} Field */
@@ -52,7 +53,7 @@ export function fieldHead(field, choices, again) {
   const grouping = groupingOf(field, choices);
   const zone = choices.zoneOf(grouping.name);
   const select = element("select", {
-    id: `${field.id}-grouping`, "aria-label": `${field.title}: by`,
+    id: `${field.id}-grouping`, "aria-label": say("{field}: by", { field: field.title }),
     onchange: () => {
       preferred.set(field.id, select.value);
       if (zone === null) again();
@@ -61,13 +62,13 @@ export function fieldHead(field, choices, again) {
   }, ...field.groupings.map(({ name, title }) => element("option", { value: name, selected: name === grouping.name }, title)));
   select.value = grouping.name;
   const button = (/** @type {import("./choices.js").Zone} */ side, /** @type {string} */ text) => element("button", {
-    type: "button", id: `${field.id}-${side}`, "aria-pressed": String(zone === side), "aria-label": `${field.title} in the ${side}`,
+    type: "button", id: `${field.id}-${side}`, "aria-pressed": String(zone === side), "aria-label": side === "rows" ? say("{field} in the rows", { field: field.title }) : say("{field} in the columns", { field: field.title }),
     onclick: () => zone === side ? choices.takeOut(grouping.name) : choices.put(grouping.name, side),
   }, text);
   return [
     element("div", { class: "field-top" },
       element("h3", {
-        class: "handle", draggable: "true", title: "Drag it to the rows or the columns",
+        class: "handle", draggable: "true", title: say("Drag it to the rows or the columns"),
         ondragstart: (event) => {
           dragging.name = grouping.name;
           event.dataTransfer.setData("text/plain", grouping.name);
@@ -75,7 +76,7 @@ export function fieldHead(field, choices, again) {
         },
         ondragend: () => { dragging.name = ""; },
       }, field.title),
-      button("rows", "Rows"), button("columns", "Columns")),
+      button("rows", say("Rows")), button("columns", say("Columns"))),
     field.groupings.length > 1 ? select : null,
   ];
 }
@@ -87,7 +88,7 @@ export function fieldHead(field, choices, again) {
  * @param {Choices} choices
  */
 function filter(field, grouping, choices) {
-  const { levels, name } = grouping;
+  const { levels, labels, name } = grouping;
   const condition = choices.question.where.find((one) => one.name === name) ?? null;
   const ticked = new Set(condition === null ? levels : labelsOf(condition, levels));
   const id = `${field.id}-${field.groupings.indexOf(grouping)}`;
@@ -98,12 +99,12 @@ function filter(field, grouping, choices) {
     const isSpan = last - first + 1 === places.length && places.length >= SPAN;
     choices.count(name, places.length === levels.length ? [] : isSpan ? [levels[first], levels[last]] : places.map((place) => levels[place]), isSpan);
   };
-  const summary = condition === null ? "Count only some" : `Only ${said(condition)}`;
+  const summary = condition === null ? say("Count only some") : say("Only {levels}", { levels: said(condition, grouping) });
   const open = opened.has(id);
   return element("details", { class: "filter", open, ontoggle: (event) => (event.target.open ? opened.add(id) : opened.delete(id)) },
     element("summary", { id: `${id}-filter` }, summary),
     levels.length > MOST_TICKS ? span(id, grouping, ticked, take) : null,
-    element("div", { class: "ticks", role: "group", "aria-label": `${field.title}: levels that are counted` },
+    element("div", { class: "ticks", role: "group", "aria-label": say("{field}: levels that are counted", { field: field.title }) },
       ...levels.map((level, place) => element("label", { for: `${id}-level-${place}` },
         element("input", {
           type: "checkbox", id: `${id}-level-${place}`, checked: ticked.has(level),
@@ -114,8 +115,8 @@ function filter(field, grouping, choices) {
             if (chosen.size === 0) event.target.checked = true;
             take(chosen);
           },
-        }), levelTitle(level)))),
-    condition === null ? null : element("button", { type: "button", id: `${id}-all`, onclick: () => choices.count(name, []) }, "Count all"));
+        }), labels[place]))),
+    condition === null ? null : element("button", { type: "button", id: `${id}-all`, onclick: () => choices.count(name, []) }, say("Count all")));
 }
 
 /** The filters that are open: they stay so when the cards are shown again. @type {Set<string>} */
@@ -128,11 +129,11 @@ const opened = new Set();
  * @param {Set<string>} ticked
  * @param {(chosen: Set<string>) => void} take
  */
-function span(id, { levels, title }, ticked, take) {
+function span(id, { levels, labels, title }, ticked, take) {
   const places = levels.flatMap((level, place) => ticked.has(level) ? [place] : []);
   const choice = (/** @type {string} */ end, /** @type {number} */ at) => {
-    const select = element("select", { id: `${id}-${end}`, "aria-label": `${title}: ${end}`, onchange: change },
-      ...levels.map((level, place) => element("option", { value: place, selected: place === at }, levelTitle(level))));
+    const select = element("select", { id: `${id}-${end}`, "aria-label": `${title}: ${end === "from" ? say("from") : say("to")}`, onchange: change },
+      ...labels.map((label, place) => element("option", { value: place, selected: place === at }, label)));
     select.value = String(at);
     return select;
   };
@@ -142,7 +143,7 @@ function span(id, { levels, title }, ticked, take) {
     const [first, last] = [Number(from.value), Number(to.value)].sort((one, other) => one - other);
     take(new Set(levels.slice(first, last + 1)));
   }
-  return element("div", { class: "row span" }, element("span", { class: "quiet" }, "from"), from, element("span", { class: "quiet" }, "to"), to);
+  return element("div", { class: "row span" }, element("span", { class: "quiet" }, say("from")), from, element("span", { class: "quiet" }, say("to")), to);
 }
 
 /**
@@ -156,9 +157,12 @@ function labelsOf({ labels, span: isSpan }, levels) {
   return levels.slice(first, last + 1);
 }
 
-/** @param {import("./grammar.js").Condition} condition */
-function said({ labels, span: isSpan }) {
-  const titles = labels.map(levelTitle);
-  if (isSpan) return `${titles[0]} to ${titles[1]}`;
-  return titles.length > 4 ? `${titles.slice(0, 3).join(", ")} and ${titles.length - 3} more` : titles.join(", ");
+/**
+ * @param {import("./grammar.js").Condition} condition
+ * @param {Grouping} grouping
+ */
+function said({ labels, span: isSpan }, grouping) {
+  const titles = labels.map((label) => grouping.labels[grouping.levels.indexOf(label)] ?? levelTitle(label));
+  if (isSpan) return say("{low} to {high}", { low: titles[0], high: titles[1] });
+  return titles.length > 4 ? say("{levels} and {number} more", { levels: titles.slice(0, 3).join(", "), number: titles.length - 3 }) : titles.join(", ");
 }

@@ -3,13 +3,14 @@
 import { copyButton } from "../parts/copy.js";
 import { download } from "../parts/csv.js";
 import { byId, element, refill } from "../parts/elements.js";
+import { phrase, say } from "../parts/language.js";
 import { onState, writeState } from "../parts/link-state.js";
 import { counted } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
 import { themeSwitch } from "../parts/theme.js";
 import { Areas } from "../explorer/areas.js";
 import { SearchIndex } from "../explorer/search-index.js";
-import { loadSite, pageLinks } from "../explorer/site.js";
+import { languageSwitch, loadSite, pageLinks } from "../explorer/site.js";
 import { AnswerTable } from "./answer.js";
 import { answerView } from "./answer-view.js";
 import { AreasCard } from "./areas-card.js";
@@ -25,7 +26,7 @@ import { zoneBoxes } from "./zones.js";
 /** @typedef {import("../explorer/site.js").Site} Site */
 /** @typedef {import("./asked.js").Asked} Asked */
 
-const FILES = [[".csv", "Download as CSV"], [".parquet", "Download as Parquet"]];
+const FILES = [[".csv", phrase("Download as CSV")], [".parquet", phrase("Download as Parquet")]];
 const NAME = 60; // characters of a question in the name of a file
 
 class Page {
@@ -52,7 +53,7 @@ class Page {
   async begin() {
     await this.#controls(readAsked(this.#catalogue));
     if (this.#answers) {
-      byId("announcer").textContent = "Reading the release …";
+      byId("announcer").textContent = say("Reading the release …");
       this.#release = await begin().then(({ release }) => release).catch((error) => {
         if (!(error instanceof Problem)) throw error;
         return this.#release;
@@ -80,7 +81,7 @@ class Page {
     const areas = await this.#areasCard.show(choices, asked, again);
     const cards = this.#catalogue.fields.slice(1).map((field) => attributeCard(field, choices, again));
     keepingFocus(() => {
-      refill(byId("fields"), element("h2", { class: "unseen" }, "Fields of the table"), areas, ...cards, numbersCard(choices, this.#catalogue, asked));
+      refill(byId("fields"), element("h2", { class: "unseen" }, say("Fields of the table")), areas, ...cards, numbersCard(choices, this.#catalogue, asked));
       refill(byId("zones"), ...zoneBoxes(choices, this.#catalogue));
     });
   }
@@ -101,23 +102,23 @@ class Page {
     const cited = `${shown(this.#site.name)} (run ${this.#site.run}), answer to “${asked.text}”` +
       `${asked.file === "" ? "" : ` for the areas of ${asked.file}`}, intervals of ${100 * Number(asked.level)} %, by ${this.#site.made_by}.`;
     keepingFocus(() => refill(byId("question"),
-      element("h2", { id: "question-title" }, "The question"),
-      element("label", { for: "words", class: "unseen" }, "The question in words"),
+      element("h2", { id: "question-title" }, say("The question")),
+      element("label", { for: "words", class: "unseen" }, say("The question in words")),
       words,
-      element("div", { class: "row" }, element("button", { type: "button", id: "ask", class: "primary", onclick: ask }, "Ask"), copyButton("link", "Copy the link", () => location.href),
-        copyButton("citation", "Copy a citation", () => `${cited} ${command}`)),
-      element("p", { class: "quiet", id: "words-help" }, "These words say all of the question, and so does the address of this page. On the command line:"),
-      element("pre", { tabindex: 0, role: "region", "aria-label": "The command" }, command),
+      element("div", { class: "row" }, element("button", { type: "button", id: "ask", class: "primary", onclick: ask }, say("Ask")), copyButton("link", say("Copy the link"), () => location.href),
+        copyButton("citation", say("Copy a citation"), () => `${cited} ${command}`)),
+      element("p", { class: "quiet", id: "words-help" }, say("These words say all of the question, and so does the address of this page. On the command line:")),
+      element("pre", { tabindex: 0, role: "region", "aria-label": say("The command") }, command),
       element("p", { class: "printed" }, shown(cited))));
   }
 
   /** The site is only files, or its release has no measurements. */
   #without() {
     const { lacking } = this.#site.asking;
-    refill(byId("answer"), element("h2", { id: "result-title" }, "Answer"),
+    refill(byId("answer"), element("h2", { id: "result-title" }, say("Answer")),
       element("p", { class: "note" }, lacking !== null ? shown(lacking)
-        : "This site is only files, and computes no answers: they follow from the measurements of all areas together. Put the question together here. " +
-          "The answer comes from the command above, or from this page on your own machine, which works without a network: tallyveil explore RUN --open, where RUN is the folder of the release."));
+        : say("This site is only files, and computes no answers: they follow from the measurements of all areas together. Put the question together here. " +
+          "The answer comes from the command above, or from this page on your own machine, which works without a network: tallyveil explore RUN --open, where RUN is the folder of the release.")));
   }
 
   /**
@@ -131,27 +132,27 @@ class Page {
       const key = JSON.stringify(asking);
       if (this.#last?.key !== key) {
         place.classList.add("waiting");
-        byId("announcer").textContent = "Computing …";
+        byId("announcer").textContent = say("Computing …");
         const begun = performance.now();
-        const answer = await answerOf(asking);
+        const answer = await answerOf(asking, this.#site.language ?? null);
         if (mine !== this.#asked) return;
         this.#last = { key, answer, seconds: (performance.now() - begun) / 1000 };
-        byId("announcer").textContent = `The answer has ${counted(answer.rows, "row", "rows")}.`;
+        byId("announcer").textContent = say("The answer has {rows}.", { rows: counted(answer.rows, say("row"), say("rows")) });
       }
       const { answer, seconds } = this.#last;
       const view = await answerView(new AnswerTable(answer, asked, this.#catalogue), asked);
       if (mine !== this.#asked) return;
       keepingFocus(() => refill(place,
-        element("div", { class: "head" }, element("h2", { id: "result-title" }, "Answer"),
-          element("p", { class: "quiet" }, `${counted(answer.rows, "row", "rows")} in ${seconds.toLocaleString(undefined, { maximumFractionDigits: 2 })} s`)),
+        element("div", { class: "head" }, element("h2", { id: "result-title" }, say("Answer")),
+          element("p", { class: "quiet" }, say("{rows} in {seconds} s", { rows: counted(answer.rows, say("row"), say("rows")), seconds: seconds.toLocaleString(this.#site.language, { maximumFractionDigits: 2 }) }))),
         view,
         element("div", { class: "actions" }, ...FILES.map(([ending, words]) =>
-          element("button", { type: "button", id: `save${ending.replace(".", "-")}`, onclick: () => void this.#save(asking, ending).catch(fail) }, words)))));
+          element("button", { type: "button", id: `save${ending.replace(".", "-")}`, onclick: () => void this.#save(asking, ending).catch(fail) }, say(words))))));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (mine !== this.#asked) return;
       this.#last = null;
-      refill(place, element("h2", { id: "result-title" }, "Answer"), element("p", { class: "error", role: "alert" }, shown(error.message)));
+      refill(place, element("h2", { id: "result-title" }, say("Answer")), element("p", { class: "error", role: "alert" }, shown(error.message)));
     } finally {
       if (mine === this.#asked) place.classList.remove("waiting");
     }
@@ -199,27 +200,32 @@ function keepingFocus(work) {
 /** @param {Site} site */
 function head(site) {
   byId("release").textContent = shown(site.name);
-  document.title = `Tables – ${shown(site.name)}`;
+  document.title = `${say("Tables")} – ${shown(site.name)}`;
+  byId("title").textContent = say("Make a table");
+  byId("skip").textContent = say("Skip to the answer");
+  byId("fields").setAttribute("aria-label", say("What the table is made of"));
+  byId("zones").setAttribute("aria-label", say("Rows and columns"));
   refill(byId("pages"), ...pageLinks("tables"));
   refill(byId("warnings"), ...site.warnings.map((warning) => element("p", { class: "warning", role: "note" }, shown(warning))));
   refill(byId("foot"),
-    element("h2", {}, "How these counts are protected"),
+    element("h2", {}, say("How these counts are protected")),
     ...site.guarantee.map((sentence) => element("p", {}, shown(sentence))),
     element("p", {}, shown(site.signature)),
-    element("p", {}, "An answer follows from the published files alone. Asking costs nothing and tells nothing that the release has not told."),
-    element("p", {}, `Made by ${shown(site.made_by)} from published counts. This page loads nothing from other sites.`));
+    element("p", {}, say("An answer follows from the published files alone. Asking costs nothing and tells nothing that the release has not told.")),
+    element("p", {}, say("Made by {program} from published counts. This page loads nothing from other sites.", { program: shown(site.made_by) })));
 }
 
 /** @param {unknown} error */
 function fail(error) {
   const text = error instanceof Error ? error.message : String(error);
-  refill(byId("answer"), element("p", { class: "error", role: "alert" }, `The page cannot show this. ${text}`));
+  refill(byId("answer"), element("p", { class: "error", role: "alert" }, say("The page cannot show this. {reason}", { reason: text })));
   document.body.dataset.settled = "true";
 }
 
 async function start() {
   refill(byId("theme-place"), themeSwitch());
   const site = await loadSite();
+  refill(byId("theme-place"), languageSwitch(site), themeSwitch());
   head(site);
   await new Page(site).begin();
 }

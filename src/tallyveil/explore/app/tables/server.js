@@ -1,5 +1,7 @@
 /** Ask the program that serves this page. */
 
+import { say } from "../parts/language.js";
+
 /**
  * @typedef {object} Answer
  * @property {string[]} keys columns that say what a row is
@@ -30,7 +32,7 @@ export class Problem extends Error {}
 async function post(message) {
   const response = await fetch("ask", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(message) })
     .catch(() => null);
-  if (!response?.ok) throw new Problem("The program that serves this page does not answer. Start it again: tallyveil explore RUN --open.");
+  if (!response?.ok) throw new Problem(say("The program that serves this page does not answer. Start it again: tallyveil explore RUN --open."));
   const answer = await response.json();
   if (answer.problem !== "") throw new Problem(answer.problem);
   return answer;
@@ -46,10 +48,11 @@ export function begin() {
 
 /**
  * @param {Asking} asking
+ * @param {string | null} language in which areas are named
  * @returns {Promise<Answer>}
  */
-export function answerOf(asking) {
-  return post({ ask: "answer", ...asking });
+export function answerOf(asking, language) {
+  return post({ ask: "answer", ...asking, language });
 }
 
 /**
@@ -72,7 +75,7 @@ export async function givePlan(file) {
   const address = await new Promise((done, failed) => {
     const reader = new FileReader();
     reader.addEventListener("load", () => done(String(reader.result)));
-    reader.addEventListener("error", () => failed(new Problem("The browser cannot read the file.")));
+    reader.addEventListener("error", () => failed(new Problem(say("The browser cannot read the file."))));
     reader.readAsDataURL(file);
   });
   return post({ ask: "plan", name: file.name, content: address.slice(address.indexOf(",") + 1) });

@@ -1,6 +1,7 @@
 /** The rows and the columns of the table: what stands in them, in which order. Fields fall into them, or go there by buttons. */
 
 import { element } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 import { dragging } from "./fields.js";
 
 /** @typedef {import("./choices.js").Choices} Choices */
@@ -11,7 +12,7 @@ import { dragging } from "./fields.js";
  * @param {import("./catalogue.js").Catalogue} catalogue
  */
 export function zoneBoxes(choices, catalogue) {
-  return [zoneBox("rows", "Rows", choices, catalogue), zoneBox("columns", "Columns", choices, catalogue)];
+  return [zoneBox("rows", say("Rows"), choices, catalogue), zoneBox("columns", say("Columns"), choices, catalogue)];
 }
 
 /**
@@ -41,7 +42,7 @@ function zoneBox(zone, title, choices, catalogue) {
   },
   element("h2", {}, title),
   names.length === 0
-    ? element("p", { class: "quiet" }, zone === "rows" ? "One row: everything together. Drag fields here, or press their buttons." : "One column. Drag fields here, or press their buttons.")
+    ? element("p", { class: "quiet" }, zone === "rows" ? say("One row: everything together. Drag fields here, or press their buttons.") : say("One column. Drag fields here, or press their buttons."))
     : element("ul", { class: "chips" }, ...names.map((name, place) => chip(name, place, zone, choices, catalogue.title(name)))));
   return box;
 }
@@ -67,9 +68,9 @@ function chip(name, place, zone, choices, title) {
     ondragend: () => { dragging.name = ""; },
   },
   element("span", {}, title),
-  place > 0 ? button("earlier", "←", `Move ${title} before the one before it`, () => choices.put(name, zone, place - 1)) : null,
-  button("other", zone === "rows" ? "→|" : "↓", `Move ${title} to the ${other}`, () => choices.put(name, other)),
-  button("out", "×", `Take ${title} out`, () => choices.takeOut(name)));
+  place > 0 ? button("earlier", "←", say("Move {field} before the one before it", { field: title }), () => choices.put(name, zone, place - 1)) : null,
+  button("other", zone === "rows" ? "→|" : "↓", other === "rows" ? say("Move {field} to the rows", { field: title }) : say("Move {field} to the columns", { field: title }), () => choices.put(name, other)),
+  button("out", "×", say("Take {field} out", { field: title }), () => choices.takeOut(name)));
 }
 
 /**

@@ -67,6 +67,7 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
             numbers=plan["records"].get("numbers", ()),
             missing=dict(stated.records.missing),
             form=stated.records.form,
+            household=stated.records.household,
             schema=schema,
             spine=spine,
             ledger=ledger,

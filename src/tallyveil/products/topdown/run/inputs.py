@@ -247,6 +247,7 @@ def read_histograms(
         numbers=records.numbers,
         missing=dict(records.missing),
         form=records.form,
+        household=records.household,
         schema=plan.schema,
         spine=spine,
         repeated=_repeated(plan, (*plan.agreement, *awaited)),
