@@ -37,7 +37,7 @@ from tallyveil.api.guarantees import guarantee_of_product as guarantee_of_produc
 from tallyveil.api.guarantees import total_guarantee as total_guarantee
 from tallyveil.api.making import measure as measure
 from tallyveil.api.making import run as run
-from tallyveil.api.opened import Measurements as Measurements
+from tallyveil.api.measured import Measurements as Measurements
 from tallyveil.api.opened import Opened as Opened
 from tallyveil.api.planned import Plan as Plan
 from tallyveil.api.planned import make_workbench as make_workbench

@@ -20,7 +20,7 @@ from tests.attacks.worlds import as_array, release_of
 
 import tallyveil
 from tallyveil.accounting import compose
-from tallyveil.api.opened import Measurements, WithMeasurements
+from tallyveil.api.measured import Measurements, WithMeasurements
 from tallyveil.schema.schema import schema_from_mapping
 
 SEXES, AGES = ("female", "male"), ("0-17", "18-64", "65+")

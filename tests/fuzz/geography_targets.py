@@ -15,11 +15,11 @@ from tallyveil.api.beginning import write_country
 from tallyveil.geography.census import Sources, import_geography
 from tallyveil.geography.geometry import POLYGONS, geo_metadata
 from tallyveil.geography.tables import read_aimed, read_spine_file, write_spine
-from tallyveil.measurements.layouts.census_2020.source import ANSWERS, CONSTRAINTS
+from tallyveil.measurements.layouts.census_2020.words import ANSWERS, CONSTRAINTS
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.descriptions import descriptions_named
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.from_toml.planning import published_products
 from tallyveil.postprocess.exchange.exported import export_measurements
 from tallyveil.postprocess.exchange.imported import open_published
 from tallyveil.postprocess.measured import open_measurements
@@ -101,7 +101,7 @@ def _published(root: Path, table: str) -> Target:
     shutil.rmtree(root / "measured")
     files = sorted(path for path in (root / "files").rglob("*.parquet") if table in str(path))
     path = files[len(files) // 2]
-    known = published_products(Layout.CENSUS_2020.value)
+    known = descriptions_named(Layout.CENSUS_2020.value)
     return Target(
         path.read_bytes(), at(path, lambda: open_published(root / "files", known).digest()), "parquet"
     )

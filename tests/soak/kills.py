@@ -40,8 +40,8 @@ from tallyveil.errors import TallyveilError
 from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.descriptions import descriptions_named
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.from_toml.planning import published_products
 from tallyveil.postprocess.exchange.exported import export_measurements
 from tallyveil.postprocess.exchange.imported import import_measurements, open_published
 from tallyveil.postprocess.measured import open_measurements
@@ -192,7 +192,7 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
         "publish": lambda out: publish_pl94(persons, units, out, csv=True),
         "import": lambda out: write_imported(import_geography(census), out),
         "measurements import": lambda out: import_measurements(
-            open_published(root / "noisy" / "files", published_products(Layout.CENSUS_2020.value)), out
+            open_published(root / "noisy" / "files", descriptions_named(Layout.CENSUS_2020.value)), out
         ),
         "general form": lambda out: write_form(safetab, out),
         "programme": lambda out: make_programme(root / "programme", out, workers=1),

@@ -16,8 +16,8 @@ from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.descriptions import descriptions_named
 from tallyveil.plans.from_toml.load import load_estimation, load_plan
-from tallyveil.plans.from_toml.planning import published_products
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.exchange.exported import export_measurements
 from tallyveil.postprocess.exchange.imported import import_measurements, open_published
@@ -29,7 +29,7 @@ PROJECT = Path(__file__).parents[2]
 GUIDE, OUTPUTS = (
     (PROJECT / "docs" / name).read_text() for name in ("published-measurements.md", "outputs.md")
 )
-PRODUCTS = published_products("census-2020")
+PRODUCTS = descriptions_named("census-2020")
 TREE = """
 [estimation]
 values = "tree"
@@ -369,7 +369,13 @@ def test_an_interrupted_export_starts_again(units, tmp_path, killed_at):
 def test_tidy_rows_say_what_they_count(units, tmp_path):
     measured = open_measurements(units / "measured")
     export_measurements(measured, tmp_path / "tidy", Layout.TIDY)
-    assert {path.name for path in (tmp_path / "tidy").iterdir()} == {"measurements", "README.txt"}
+    assert {path.name for path in (tmp_path / "tidy").iterdir()} == {
+        "measurements",
+        "constraints",
+        "geography.parquet",
+        "description.json",
+        "README.txt",
+    }
     (path,) = (tmp_path / "tidy" / "measurements" / "geolevel=State" / "query=detailed").iterdir()
     tidy = pl.read_parquet(path, hive_partitioning=False)
     assert tidy.columns == ["geocode", "h1", "value", "variance"]
@@ -407,5 +413,18 @@ def test_the_commands_speak_of_what_they_did(units, tmp_path, command):
     assert "Their noise was not drawn here" in re.sub(r"[\s│]+", " ", command(*asked))
     told = command("measurements", "export", out, "--layout", "tidy", "--out", tmp_path / "tidy")
     assert "in the layout tidy" in told
-    with pytest.raises(ConfigError, match="is written and not read"):
-        import_files(tmp_path / "tidy", out=tmp_path / "again", layout=Layout.TIDY)
+    again = json.loads(
+        command(
+            "measurements",
+            "import",
+            tmp_path / "tidy",
+            "--layout",
+            "tidy",
+            "--out",
+            tmp_path / "again",
+            "--json",
+        )
+    )
+    assert "computed from the variances" in again["imported"]["statement"]
+    with pytest.raises(ConfigError, match="give either --as DESCRIPTION"):
+        import_files(tmp_path / "tidy", out=tmp_path / "once-more")

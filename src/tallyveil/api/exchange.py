@@ -1,11 +1,12 @@
 """Finished folders in other forms and other places, and public files of others, from Python. Nothing is spent."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Paths, Progress, Text, checked
-from tallyveil.api.opened import Measurements
-from tallyveil.errors import ConfigError
+from tallyveil.api.measured import Measurements
+from tallyveil.errors import ConfigError, TallyveilError
 
 if TYPE_CHECKING:
     from tallyveil.files.whole_tables import MapFile
@@ -174,44 +175,105 @@ def import_measurements(
     published: AnyPath,
     out: AnyPath,
     *,
-    layout: LayoutName = "census-2020",
+    layout: LayoutName | None = None,
+    description: AnyPath | None = None,
+    part: Flag = False,
     totals: AnyPath | None = None,
     entities: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Measurements:
-    """Import noisy measurements that the US Census Bureau published, for `estimate`.
+    """Import noisy measurements that others published, for `estimate` and `Measurements.ask`.
 
     Args:
-        published: Folder with a folder such as Block.parquet for each geolevel.
+        published: Folder of the files.
         out: Folder of the measurements: new, empty, or with an unfinished import.
-        layout: Layout of the files.
+        layout: "census-2020" for the redistricting data of 2020, or "tidy" for a folder of `export_measurements`; None
+            where a description is given.
+        description: TOML or JSON file that describes the files, or the name of a description that comes with the
+            package (docs/descriptions.md).
+        part: Whether geolevels, queries and geounits that the files lack are unmeasured, and no error.
         totals: Table of the exact totals of States, which the published files leave out: geocode, count.
         entities: Public table of entities. Releases then have tables of these areas.
         observer: Is told of progress.
     Raises:
-        TallyveilError: the files are not of this layout, or cannot be read.
+        TallyveilError: the files are not what the description says, or cannot be read.
     """
-    from tallyveil.measurements.layouts.layout import Layout
-    from tallyveil.plans.from_toml.planning import published_products
+    from tallyveil.plans.from_toml.descriptions import descriptions_named
     from tallyveil.postprocess.exchange import imported
     from tallyveil.postprocess.exchange.imported import open_published
 
-    # Checked first, because opening many large files takes minutes.
-    if layout != Layout.CENSUS_2020.value:
-        raise ConfigError(
-            f"--layout {layout} is written and not read: it lacks the bounds that an estimate needs. Import files of "
-            f"the layout {Layout.CENSUS_2020.value}.",
-            code="bad-flag",
+    described = descriptions_named(_described(Path(published), layout, description))
+    # All files are opened and held to what describes them before anything is written.
+    try:
+        opened = open_published(
+            Path(published),
+            [item.of_part() for item in described] if part else described,
+            None if totals is None else Path(totals),
+            None if entities is None else Path(entities),
         )
-    # All files are opened and held to the plans of the published products before anything is written.
-    opened = open_published(
-        Path(published),
-        published_products(layout),
-        None if totals is None else Path(totals),
-        None if entities is None else Path(entities),
-    )
+    except TallyveilError as error:
+        raise _with_product(error, Path(published), {item.form.name for item in described}) from None
     outcome = imported.import_measurements(opened, Path(out), observer=observer)
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
+
+
+@checked
+def describe_measurements(published: AnyPath, out: AnyPath | None = None) -> tuple[str | None, str]:
+    """Draft the description of a folder of noisy measurements.
+
+    Args:
+        published: Folder of the files.
+        out: File of the draft; None to write none.
+    Returns:
+        The name of a description of the package that fits, None if none does; and the draft.
+    Raises:
+        TallyveilError: a file cannot be read, or the draft cannot be written.
+    """
+    from tallyveil.plans.from_toml.drafting import drafted_description, fitting_description
+    from tallyveil.storage.outputs import new_file
+    from tallyveil.storage.write import write_text
+
+    root = Path(published)
+    fitting = fitting_description(root)
+    draft = drafted_description(root)
+    if out is not None:
+        with new_file(Path(out), []):
+            write_text(Path(out), draft)
+    return (None if fitting is None else fitting.form.name), draft
+
+
+def _with_product(error: TallyveilError, published: Path, tried: Collection[str]) -> TallyveilError:
+    """The error, with the product that the files are of if it is not the one that was tried."""
+    from tallyveil.plans.from_toml.drafting import fitting_description
+
+    if error.code not in ("layout-files", "layout-settings", "layout-geounits"):
+        return error
+    known = fitting_description(published)
+    if known is None or known.form.name in tried:
+        return error
+    # Nothing that the error advises would help with files of another product.
+    return type(error)(
+        f"{published} has no measurements of {' or '.join(sorted(tried))}. The names of its files fit the product "
+        f"'{known.name}': give --as {known.form.name}.",
+        code=error.code,
+    )
+
+
+def _described(published: Path, layout: str | None, description: AnyPath | None) -> str:
+    """The name or the file of the description that is meant."""
+    from tallyveil.measurements.layouts.layout import Layout
+    from tallyveil.measurements.layouts.tidy import DESCRIPTION
+
+    if (layout is None) == (description is None):
+        raise ConfigError(
+            "give either --as DESCRIPTION, or --layout LAYOUT for files of the redistricting data of 2020 "
+            "(census-2020) or of `tallyveil measurements export --layout tidy` (tidy).",
+            code="bad-flag",
+        )
+    if description is not None:
+        return str(description)
+    # An export describes itself.
+    return str(published / DESCRIPTION) if layout == Layout.TIDY.value else str(layout)
 
 
 @checked

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallyveil.api.arguments import AnyPath, Cluster, Progress, Workers, book_of, checked, key_of
-from tallyveil.api.opened import Measurements
+from tallyveil.api.measured import Measurements
 from tallyveil.api.planned import Plan, ReleaseFile, plan
 from tallyveil.api.released import Release, finished
 

@@ -6,21 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tallyveil.accounting.numbers import at_most
-from tallyveil.api.arguments import Name, Workers, checked, fixed
+from tallyveil.api.arguments import fixed
 from tallyveil.api.products import PRODUCTS, write_page
-from tallyveil.api.stated import StatedGuarantee
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.manifest import Manifest, ReleaseKind, Spent
 from tallyveil.files.marks import NOT_PRIVATE, marks_of, short_mark
 from tallyveil.files.signatures import signature_of
 from tallyveil.printable import described
-from tallyveil.storage.system import usable_cores
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from tallyveil.api.verifying import Verdict
-    from tallyveil.postprocess.intervals.residuals import QueryResiduals
 
 
 AnyOpened = TypeVar("AnyOpened", bound="Opened")
@@ -126,74 +121,11 @@ class Opened:
         return described(f"{title} · run {self.manifest.run}", self._lines(), self._lead())
 
 
-def residuals_in(folder: Path, workers: int | None = None) -> "list[QueryResiduals]":
-    """As `WithMeasurements.residuals`, of a folder."""
-    from tallyveil.postprocess.intervals.residuals import residuals_of
-    from tallyveil.postprocess.measured import open_measurements
-
-    return residuals_of(open_measurements(folder), workers or usable_cores())
-
-
 def with_page(folder: AnyOpened) -> AnyOpened:
     """A finished folder, whose page is written unless it is there already; raises StoreError."""
     if not (folder.path / "report.html").exists():
         folder.report()
     return folder
-
-
-class WithMeasurements(Opened):
-    """A finished folder that states an exact guarantee and may keep noisy measurements."""
-
-    @property
-    def guarantee(self) -> StatedGuarantee:
-        """What the release or the measurements promise to every person. An estimate costs nothing more."""
-        return StatedGuarantee(self.privacy, self.warnings)
-
-    @checked
-    def measurements(self, geolevel: Name, query: Name) -> "pl.DataFrame":
-        """The noisy answers of a query: the true count plus noise of known variance, possibly negative.
-
-        Args:
-            geolevel: A geolevel of the spine that was measured.
-            query: A query that was measured there.
-        Returns:
-            `geocode`; one column for each attribute in the query, with the labels of its groups; `value`, the noisy
-            count; `variance` of its noise, in squared counts. A geounit without a share of the budget has no rows. With
-            `measurements = "support"`, only answers on the support of the parent's published counts have rows.
-            With `measurements = "small"`, large queries have none.
-        Raises:
-            ConfigError: the query was not measured at this geolevel.
-            StoreError: the folder keeps no measurements, or they are damaged.
-        """
-        from tallyveil.postprocess.exchange.exported import noisy_answers
-
-        return noisy_answers(self.path, self.manifest, geolevel, query)
-
-    @checked
-    def residuals(self, *, workers: Workers | None = None) -> "list[QueryResiduals]":
-        """How the noisy answers of every query lie around the joint estimate of all measurements.
-
-        Their squares should be about as large as the stated variances say. Where they are not, something is not as
-        stated: geocodes, the order of cells, exact counts or variances. So this checks measurements of others.
-
-        Args:
-            workers: Number of threads; all cores by default. The numbers do not depend on it.
-        Returns:
-            One entry for each geolevel and query; `is_as_stated` says whether it is within the limits of chance.
-        Raises:
-            ConfigError: the noise is not Gaussian, or the schema is too large for one model of all cells.
-            StoreError: not all measurements are in the folder, or they are damaged.
-        Privacy: computed from noisy measurements; spends nothing.
-        """
-        return residuals_in(self.path, workers)
-
-
-class Measurements(WithMeasurements):
-    """The noisy measurements of a release, without its counts; made by `measure`."""
-
-    @property
-    def _instead(self) -> str:
-        return "Make a release of it with tallyveil.estimate, which spends nothing."
 
 
 def _spent(spent: Spent) -> str:

@@ -15,7 +15,6 @@ from tallyveil.api.areas import (
     answer_named,
     area_of,
     counts_by_name,
-    districts_by_name,
     query_named,
     series_of_geocodes,
 )
@@ -27,13 +26,13 @@ from tallyveil.api.arguments import (
     Names,
     Number,
     Progress,
-    Text,
     Workers,
     as_path,
     checked,
     fixed,
 )
-from tallyveil.api.opened import Measurements, Opened, WithMeasurements, with_page
+from tallyveil.api.measured import Measurements, WithMeasurements
+from tallyveil.api.opened import Opened, with_page
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import as_given
 from tallyveil.files.finished import refuse_unfinished
@@ -45,27 +44,23 @@ from tallyveil.files.intervals import (
     unchanged_parts,
 )
 from tallyveil.files.manifest import ReleaseKind
-from tallyveil.files.manifest_files import read_manifest, written_manifest
+from tallyveil.files.manifest_files import read_manifest
 from tallyveil.files.tables import TABLES, has_zeros, table_name
 from tallyveil.files.whole_tables import listed_rows, whole_table
 from tallyveil.plans.machine import machine_memory
-from tallyveil.postprocess.derived.question import LIMIT
 from tallyveil.schema.answer_columns import summed_out
 from tallyveil.schema.names import as_named
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
-from tallyveil.storage.write import refuse_unfinished_folder
 
 if TYPE_CHECKING:
     from tallyveil.explore.site import ExplorerSite
     from tallyveil.geography.areas import Hierarchies
     from tallyveil.plans.release import StatedPlan
-    from tallyveil.postprocess.derived.answer import Answer
     from tallyveil.postprocess.derived.district import District
     from tallyveil.postprocess.derived.quantities import Quantities
-    from tallyveil.postprocess.derived.question import Levels
     from tallyveil.postprocess.intervals.job import IntervalsOutcome
     from tallyveil.runs.executors import Where
     from tallyveil.runs.observer import Observer
@@ -292,74 +287,6 @@ class Release(WithMeasurements):
             workers=workers,
         )
 
-    @checked
-    def ask(
-        self,
-        question: Text | None = None,
-        *,
-        by: Names = (),
-        where: "Mapping[str, Levels] | None" = None,
-        areas: "Sequence[str] | Mapping[str, Sequence[str]] | DistrictPlan | None" = None,
-        minus: Names = (),
-        share_of: Names | None = None,
-        deviation: Flag = False,
-        measure: Text | None = None,
-        across: Name | None = None,
-        per: "Mapping[str, float] | None" = None,
-        threshold: Number | None = None,
-        draws: AnyPath | None = None,
-        level: Number = 0.95,
-        limit: Number = LIMIT,
-        workers: Workers | None = None,
-    ) -> "Answer":
-        """Answer a question about any counts of this release, in words or as arguments.
-
-        Args:
-            question: Such as "sex by age5 by Town where citizenship = foreign" (docs/ask.md); None if the
-                arguments that follow give it.
-            by: Attributes, recodes, and at most one geolevel or family of entities, which make the rows.
-            where: Levels of attributes, or groups of recodes, that are counted: one, a list, or a slice from one to
-                another.
-            areas: Areas to which rows are restricted; without a geolevel in `by`, their union, or unions by name, or
-                the districts of a plan. Districts go with a question in words, too.
-            minus: Areas whose counts are subtracted from every row.
-            share_of: Attributes and recodes that the denominator keeps, with their conditions; None for counts.
-            deviation: Whether each count is compared with the mean of all areas: divided by it, less 1.
-            measure: "median", "quantile 0.9" or another number, "entropy", "dissimilarity", "gini" or "theil": what is
-                asked of the first of `by`.
-            across: Geolevel whose areas an index compares.
-            per: A public number for each area, by which its counts are divided.
-            threshold: A share, or a deviation without its sign, to which every row is held.
-            draws: Folder with draws of this release (`make_draws`), from which each number is computed, too. They
-                assume a model of blocks, which `Answer.of_draws` states.
-            level: Coverage of every interval.
-            limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
-            workers: Number of threads; None for one per core.
-        Returns:
-            The answer: a table with the published count, estimate, standard error and interval of every row.
-        Raises:
-            ConfigError: the question names something that the release does not have, or has no answer.
-            GeographyError: an area does not exist.
-            StoreError: the release lacks measurements, or a file was changed.
-        Privacy: post-processing. It reads published files alone, spends nothing and writes nothing.
-        """
-        from tallyveil.postprocess.derived.ask import Terms, answer_question
-        from tallyveil.postprocess.derived.question import question_of, read_question, refused
-
-        self._read_again()
-        districts = districts_by_name(areas, self) if isinstance(areas, DistrictPlan) else None
-        named = None if isinstance(areas, DistrictPlan) else areas
-        if question is None:
-            understood = question_of(
-                by, where, named, minus, share_of, is_deviation=deviation, measure=measure, across=across
-            )
-        elif by or where or named or minus or share_of is not None or deviation or measure or across:
-            raise refused("the question is given as a text and by arguments. Give one of them.")
-        else:
-            understood = read_question(question)
-        terms = Terms(level, limit, threshold, None if draws is None else Path(draws), workers)
-        return answer_question(self.path, understood, districts=districts, per=per, terms=terms)
-
     def difference(
         self,
         first: Area | Geocodes,
@@ -505,23 +432,6 @@ class Release(WithMeasurements):
         from tallyveil.plans.fitting import stated_plan
 
         return stated_plan(self.path / PLAN, self.manifest.body["plan"])
-
-    def _read_again(self) -> None:
-        """Read the manifest again, because another process may have made intervals, or the folder may be gone.
-
-        Raises:
-            StoreError: it is gone or is being written, or it holds another release than the one that was opened.
-        """
-        # First, whether the folder is complete: its old manifest may still be there while files change.
-        refuse_unfinished_folder(self.path)
-        manifest = written_manifest(self.path, ReleaseKind.TOPDOWN)
-        # A folder can be filled anew under the same name; mixing two releases would be silent.
-        if manifest.run != self.manifest.run:
-            raise StoreError(
-                f"{self.path} holds run {manifest.run}, but run {self.manifest.run} was opened. Open the folder again.",
-                code="release-damaged",
-            )
-        self.manifest = manifest
 
     @cached_property
     def _hierarchies(self) -> "Hierarchies":

@@ -47,7 +47,7 @@ def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy |
                 f"geounits of {name} have shares of the budget, but the strategy measures nothing there; it names "
                 f"{', '.join(strategy.geolevels)}. Use the strategy that the spine was built for."
             )
-    greatest, finest = _greatest_path(spine, shares)
+    greatest, finest = greatest_path(spine, shares)
     if greatest > 1:
         raise BudgetError(
             f"shares sum to {greatest}, more than 1, on the path {_path(spine, shares, finest)}. Lower the shares on "
@@ -57,7 +57,12 @@ def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy |
     return greatest
 
 
-def _greatest_path(spine: Spine, shares: GeounitShares) -> tuple[Fraction, int]:
+def greatest_path(spine: Spine, shares: GeounitShares) -> tuple[Fraction, int]:
+    """The greatest sum of shares along a path from a root to a finest geounit, and that finest geounit.
+
+    Raises:
+        BudgetError: the shares belong to another spine.
+    """
     sizes = tuple(len(array) for array in shares.positions)
     if sizes != tuple(spine.n_geounits(level) for level in range(spine.n_levels)):
         raise BudgetError(

@@ -98,6 +98,9 @@ def ask(
 ) -> None:
     """Answer a question about any counts of RUN: published counts, estimates, standard errors and intervals.
 
+    RUN may also hold measurements alone, made by `tallyveil measure` or `tallyveil measurements import`. Answers then
+    have no published counts.
+
     QUESTION has the form: [MEASURE of] NAMES [across GEOLEVEL] [where CONDITIONS] [in AREAS] [minus AREAS]
     [as share of NAMES | as deviation]. A MEASURE is median, quantile NUMBER, entropy, dissimilarity, gini or theil.
     The page "ask" of the documentation explains it.

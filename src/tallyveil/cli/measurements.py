@@ -39,17 +39,28 @@ def options() -> None:
 
 @measurements.command(name="import")
 def import_files(
-    published: Annotated[
-        Path,
-        typer.Argument(help="Folder with a folder such as Block.parquet for each geolevel.", metavar="DIR"),
-    ],
-    layout: LayoutOfFiles,
+    published: Annotated[Path, typer.Argument(help="Folder of the files.", metavar="DIR")],
     out: Annotated[
         Path,
         typer.Option(
             "--out", metavar="FOLDER", help="Folder of the measurements; new, empty, or an unfinished import."
         ),
     ],
+    description: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="DESCRIPTION",
+            help="What describes the files: a TOML or JSON file, or the name of a description of the package.",
+        ),
+    ] = None,
+    layout: Annotated[Layout | None, typer.Option("--layout", help="Layout of the files.")] = None,
+    part: Annotated[
+        bool,
+        typer.Option(
+            "--part", help="Leave unmeasured the geolevels, queries and geounits that the files lack."
+        ),
+    ] = False,
     totals: Annotated[
         Path | None,
         typer.Option(
@@ -71,19 +82,53 @@ def import_files(
     as_json: AsJson = False,
     timings: TimingsFile = None,
 ) -> None:
-    """Import noisy measurements that the US Census Bureau published, for `tallyveil estimate`.
+    """Import noisy measurements that others published, for `tallyveil estimate` and `tallyveil ask`.
 
-    DIR holds the tables of the 2020 redistricting data, of persons or of housing units, in the layout "census-2020".
-    OUT is then a folder like that of `tallyveil measure`.
+    --as names what describes the files of DIR. --layout census-2020 takes any redistricting data of 2020, and --layout
+    tidy a folder of `tallyveil measurements export`. OUT is then a folder like that of `tallyveil measure`.
     """
     from tallyveil.api.exchange import import_measurements
     from tallyveil.cli.frame.progress import observer_for
 
     with observer_for(quiet, as_json, timings) as observer:
         imported = import_measurements(
-            published, out, layout=layout.value, totals=totals, entities=entities, observer=observer
+            published,
+            out,
+            layout=None if layout is None else layout.value,
+            description=description,
+            part=part,
+            totals=totals,
+            entities=entities,
+            observer=observer,
         )
     finish_measurements(imported, out, quiet, as_json)
+
+
+@measurements.command(name="describe")
+def describe_files(
+    published: Annotated[Path, typer.Argument(help="Folder of the files.", metavar="DIR")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File of the draft (TOML); printed without it."),
+    ] = None,
+    *,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draft the description of a folder of noisy measurements, for `tallyveil measurements import --as`.
+
+    Says which description of the package fits, if one does. What files do not say is marked with FILL IN.
+    """
+    from tallyveil.api.exchange import describe_measurements
+
+    known, draft = describe_measurements(published, out)
+    lines = (
+        []
+        if known is None
+        else [f"# The description {known} fits: tallyveil measurements import {published} --as {known}"]
+    )
+    lines += draft.splitlines() if out is None else [str(out)]
+    give({"fits": known, "draft": draft}, lines, quiet=quiet, as_json=as_json)
 
 
 @measurements.command(name="export")
@@ -120,7 +165,7 @@ def check_measurements(
     Every query at every geolevel has a sum of squared residuals, which the stated variances predict. The exit code is 0
     if all are within the limits of chance, and 10 if one is not. Nothing is written or spent.
     """
-    from tallyveil.api.opened import residuals_in
+    from tallyveil.api.measured import residuals_in
 
     residuals = residuals_in(measured, workers)
     wrong = [item for item in residuals if not item.is_as_stated]

@@ -376,6 +376,8 @@ class StatedImport(ContentInPart):
     beside_sha256: dict[str, str]
     rho_of_variances: str
     statement: str
+    description_sha256: str = ABSENT
+    left_out: list[str] = ABSENT
 
 
 class EstimatedFrom(ContentInPart):

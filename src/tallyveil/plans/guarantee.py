@@ -15,7 +15,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.numbers import MOST_DIGITS, Bounds, claim_text, delta_text, exact_text
 from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
 from tallyveil.accounting.renyi import ZcdpConversion, zcdp_to_epsilon
-from tallyveil.budget.allocation import Allocation, allocation_of
+from tallyveil.budget.allocation import Allocation, allocation_of, require_affordable
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.declared import mapping_of
 from tallyveil.errors import BudgetError, StoreError
@@ -92,13 +92,18 @@ def guarantee_of(plan: StatedPlan, allocation: Allocation | None = None) -> dict
     }
 
 
-def privacy_of(plan: StatedPlan, allocation: Allocation) -> dict[str, Any]:
+def privacy_of(plan: StatedPlan, allocation: Allocation, *, imported: bool = False) -> dict[str, Any]:
     """What a manifest states of privacy: the guarantee on a spine, and that no path of the spine overspends.
 
+    Args:
+        plan: The plan.
+        allocation: The shares of the geounits.
+        imported: Whether others have measured, so that some paths may have spent less than others.
     Raises:
         BudgetError: as `check_paths`, or the event cannot be accounted for.
     """
-    return {**guarantee_of(plan, allocation), "paths": check_paths(allocation)}
+    paths = check_greatest(allocation) if imported else check_paths(allocation)
+    return {**guarantee_of(plan, allocation), "paths": paths}
 
 
 def with_guarantee(root: Path, manifest: Manifest) -> Manifest:
@@ -125,7 +130,7 @@ def with_guarantee(root: Path, manifest: Manifest) -> Manifest:
             "of them was changed after the run. Restore the folder from a copy.",
             code="release-damaged",
         )
-    return replace(manifest, privacy=privacy_of(plan, allocation))
+    return replace(manifest, privacy=privacy_of(plan, allocation, imported="imported" in manifest.body))
 
 
 def check_paths(allocation: Allocation) -> str:
@@ -148,6 +153,20 @@ def check_paths(allocation: Allocation) -> str:
     return (
         f"the shares of the geounits above each {spine.geolevels[-1]} and its own sum to exactly {total}, for all "
         f"{spine.n_geounits(spine.finest):,}; checked in exact fractions before anything was spent"
+    )
+
+
+def check_greatest(allocation: Allocation) -> str:
+    """The same for measurements of others, of which some geounits may not be known: no path spends more than the whole.
+
+    Raises:
+        BudgetError: the shares sum to more than 1 along some path.
+    """
+    spine = allocation.spine
+    greatest = require_affordable(spine, allocation.shares)
+    return (
+        f"the shares of the geounits above each {spine.geolevels[-1]} and its own sum to at most {greatest}, for all "
+        f"{spine.n_geounits(spine.finest):,}; checked in exact fractions"
     )
 
 

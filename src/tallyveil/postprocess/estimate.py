@@ -123,7 +123,9 @@ class Estimate:
             else:
                 compile_kernels(sweeps=self.plan.uses_tree, allocates=self.plan.allocates)
         measured = self.measured
-        privacy = privacy_of(measured.plan, measured.allocation)
+        privacy = privacy_of(
+            measured.plan, measured.allocation, imported="imported" in measured.manifest.body
+        )
         _refuse_understated(measured, privacy)
         estimation = Estimation(
             plan=self.plan,

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import tallyveil
-from tallyveil.api.opened import Measurements
+from tallyveil.api.measured import Measurements
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
 
 KEY = "face"

@@ -7,7 +7,7 @@ from tallyveil.cli.frame.tables import show_marks
 from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
-    from tallyveil.api.opened import Measurements
+    from tallyveil.api.measured import Measurements
     from tallyveil.api.released import Release
     from tallyveil.cli.frame.screen import Screen
     from tallyveil.files.manifest import Manifest
@@ -119,6 +119,18 @@ def _measurements_summary(measurements: "Measurements", out: Path) -> dict[str, 
     }
 
 
+def _next(measurements: "Measurements", out: Path) -> str:
+    """What to do with measurements. Counts of very many cells need the outer passes of their own release."""
+    from tallyveil.files.finished import MANIFEST
+    from tallyveil.plans.fitting import stated_plan
+
+    manifest = measurements.manifest
+    imported = "imported" in manifest.body
+    if imported and stated_plan(out / MANIFEST, manifest.body["plan"]).tables_apart:
+        return f"tallyveil ask {out} QUESTION"
+    return f"tallyveil estimate {out} --out FOLDER"
+
+
 def _show_measurements(measurements: "Measurements", out: Path) -> None:
     from rich.table import Table
 
@@ -131,11 +143,13 @@ def _show_measurements(measurements: "Measurements", out: Path) -> None:
     if imported:
         table.add_row("imported", imported["statement"])
         table.add_row("rho", f"{imported['rho_of_variances']} by the variances of the files")
+        if imported.get("left_out"):
+            table.add_row("not in the files", ", ".join(imported["left_out"]))
     table.add_row("privacy", privacy["statement"])
     for invariant in privacy["invariants"]:
         table.add_row("published exactly", invariant)
     table.add_row("files", _files(manifest))
-    table.add_row("next", f"tallyveil estimate {out} --out FOLDER")
+    table.add_row("next", _next(measurements, out))
     console.print(table)
 
 

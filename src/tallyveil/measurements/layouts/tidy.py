@@ -6,6 +6,12 @@ The column of an attribute holds the level, or the group of levels, that the ans
 sums the attribute out. The columns of all files have the same names and types, so that all files can be read as one
 table. Readers add the columns `geolevel` and `query` from the names of the folders. Nothing else lies in
 `measurements/`, because Arrow and pandas read every file of a folder.
+
+Exact counts and bounds have the same form, with a sign in the place of the variance:
+
+    constraints/geolevel=<geolevel>/constraint=<name>/*.parquet   geocode, one column an attribute, value, sign
+
+A bound that says nothing, 0 below or none above, has no row.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,10 +27,14 @@ from tallyveil.schema.answer_columns import label_columns
 from tallyveil.schema.names import check_table_name
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.paths import hive_folder, inside
-from tallyveil.storage.write import write_parquet
+from tallyveil.storage.write import write_parquet, write_parquet_chunks
 
 TIDY: Final = "measurements"
 """The folder of all files."""
+CONSTRAINTS: Final = "constraints"
+"""The folder of exact counts and bounds, which an estimate needs beside the noisy answers."""
+DESCRIPTION: Final = "description.json"
+"""The description by which the files can be imported again (`described`)."""
 
 # About 4 million rows; with a geocode and some labels each, these take a few hundred MB while they are written.
 ROWS_AT_ONCE: Final = 1 << 22
@@ -76,6 +86,44 @@ def tidy_rows(group: QueryGroup, frame: pl.DataFrame) -> pl.DataFrame:
             *label_columns(group, answers),
             frame["values"].explode(empty_as_null=False).cast(pl.Int64).alias("value"),
             frame["variance"].gather(geounits),
+        ]
+    )
+
+
+def write_constraint(
+    root: Path, geolevel: str, name: str, frames: Iterable[pl.DataFrame], metadata: Mapping[str, str]
+) -> None:
+    """Write the rows of one constraint; raises StoreError.
+
+    Args:
+        root: The folder.
+        geolevel: Geolevel of its geounits.
+        name: How a description calls its rows.
+        frames: Rows of `constraint_rows`.
+        metadata: Tags of the file.
+    """
+    folder = inside(root, CONSTRAINTS, hive_folder("geolevel", geolevel), hive_folder("constraint", name))
+    write_parquet_chunks(folder / "part-00000.parquet", frames, {**metadata, "geolevel": geolevel})
+
+
+def constraint_rows(
+    group: QueryGroup, codes: pl.Series, answers: Integers, values: Integers, sign: str
+) -> pl.DataFrame:
+    """A row for each number of a constraint.
+
+    Args:
+        group: The query.
+        codes: For each row, the geocode of its geounit.
+        answers: For each row, the number of its answer.
+        values: For each row, the number.
+        sign: What it says of the count.
+    """
+    return pl.DataFrame(
+        [
+            codes.alias("geocode"),
+            *label_columns(group, answers),
+            pl.Series("value", values, dtype=pl.Int64),
+            pl.repeat(sign, len(answers), dtype=pl.String, eager=True).alias("sign"),
         ]
     )
 

@@ -1,18 +1,15 @@
 """Make the plan that a release file describes: fill in presets and shares, and check what only the file says.
 
 The table [spine] becomes the steps that make the spine. How large a schema and a strategy may be is checked
-before any array is made. Products whose noisy measurements others published are TOML files with the sections
-of a release file, and are planned in the same way.
+before any array is made. The plan of noisy measurements that others published is made in the same way, of what their
+description says (`descriptions`).
 """
 
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from importlib import resources
 from itertools import chain
-from pathlib import Path
 from typing import Final
 
 from tallyveil.accounting.events import Neighbours
@@ -630,19 +627,3 @@ def _drawn(item: SubspaceTable, strategy: Strategy) -> SubspaceQuery:
             code="wrong-unit",
         )
     return SubspaceQuery(item.query, item.geolevel, budget)
-
-
-_FOLDER = resources.files("tallyveil.plans.from_toml") / "published"
-
-
-def published_products(layout: str) -> tuple[ReleasePlan, ...]:
-    """The plans of the products of a layout, sorted by name. Their paths lead nowhere."""
-    texts = {
-        entry.name: entry.read_text(encoding="utf-8")
-        for entry in _FOLDER.iterdir()
-        if entry.name.startswith(f"{layout}-") and entry.name.endswith(".toml")
-    }
-    return tuple(
-        plan_of(ReleaseFile.model_validate(tomllib.loads(texts[name]), context=Path()))
-        for name in sorted(texts)
-    )

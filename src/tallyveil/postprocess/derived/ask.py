@@ -40,9 +40,11 @@ from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import sums_of
 from tallyveil.estimation.intervals.regions import Region
 from tallyveil.exact import as_given
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import require_unchanged_files
 from tallyveil.files.marks import marks_of
 from tallyveil.measurements.store import FOLDER
+from tallyveil.postprocess.constraint_files import INVARIANTS
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
 from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, region_of_all
 from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice, finest_counts
@@ -137,11 +139,11 @@ class AskedRelease:
         """Open the release.
 
         Args:
-            root: Its folder.
+            root: Its folder; or a folder of measurements, whose answers have no published counts.
         Raises:
             StoreError: the folder holds no finished release, or one without measurements, or with a changed file.
         """
-        self.release = open_release(root)
+        self.release = open_release(root, kinds=(ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS))
         refuse_partial_measurements(self.release)
         self._trees: dict[bytes, _Tree] = {}
 
@@ -152,7 +154,7 @@ class AskedRelease:
     @cached_property
     def _with_bounds(self) -> bool:
         _, with_bounds = bounds_choice(self.release, with_bounds=True)
-        require_unchanged_files(self.release.root, self.release.manifest, {FOLDER})
+        require_unchanged_files(self.release.root, self.release.manifest, {FOLDER, INVARIANTS})
         return with_bounds
 
     def prepare(self, workers: int | None = None) -> None:
@@ -252,7 +254,7 @@ def answer_question(
     """Answer a question from the published files of a finished release; nothing is written.
 
     Args:
-        root: Release folder.
+        root: Release folder; or a folder of measurements, whose answers have no published counts.
         question: The question.
         districts: Geocodes of each area of the rows, by its name: of finest geounits, or of other areas in it; None for
             the areas that the question names.

@@ -4,36 +4,43 @@ The second is the job of `tallyveil measurements export`.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.files.finished import MANIFEST
+from tallyveil.files.geography import GEOGRAPHY, write_geography
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed_table
 from tallyveil.files.marks import marks_of
+from tallyveil.geography.spine import Spine
 from tallyveil.measurements.layouts import tidy
-from tallyveil.measurements.layouts.census_2020 import source
+from tallyveil.measurements.layouts.census_2020 import words
 from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, published_geocodes, steps_of
+from tallyveil.measurements.layouts.described.form import AT_LEAST, AT_MOST, EQUAL, ConstraintRows
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.measurements.layouts.tidy import tidy_rows
 from tallyveil.measurements.store import measurement_name
 from tallyveil.plans.fitting import stated_plan
+from tallyveil.plans.from_toml.descriptions import description_of_export
 from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.postprocess.constraint_files import stated_invariant
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.measured import Measured
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.schema.answer_columns import summed_out
+from tallyveil.schema.counts import NO_LIMIT
 from tallyveil.schema.names import as_named
 from tallyveil.schema.presets import load_preset
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
-from tallyveil.storage.write import write_text
+from tallyveil.storage.write import write_json, write_text
 
 
 def noisy_parts(root: Path, manifest: Manifest, geolevel: str, query: str) -> Iterator[pl.DataFrame]:
@@ -151,8 +158,8 @@ class _Tidy:
 
     @property
     def parts(self) -> list[str]:
-        """Name of the folder that is written."""
-        return [tidy.TIDY]
+        """Names of the folders and files that are written."""
+        return [tidy.TIDY, tidy.CONSTRAINTS, tidy.DESCRIPTION, GEOGRAPHY]
 
     def write(self, out: Path, observer: Observer) -> None:
         """Write every query of every geolevel."""
@@ -165,6 +172,46 @@ class _Tidy:
                     for frame in noisy_parts(measured.root, measured.manifest, geolevel, query):
                         number = tidy.write_tidy(out, geolevel, group, frame, number, tags)
                     observer.advanced(1)
+        write_geography(out, replace(measured.hierarchies, names=None, geometry=None), tags)
+        rows = [item for table in measured.constraints for item in self._write_constraint(out, table, tags)]
+        # Laplace noise has no strategy that is computed from variances, and so no description.
+        if measured.plan.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+            write_json(out / tidy.DESCRIPTION, description_of_export(measured.plan, rows))
+
+    def _write_constraint(
+        self, out: Path, table: ConstraintTable, tags: Mapping[str, str]
+    ) -> Iterator[ConstraintRows]:
+        """Write one constraint; yields what its rows mean. Those on sums of siblings have no geounits to be written."""
+        if table.groups is not None:
+            return
+        spine, level = self._measured.hierarchies.spine, len(table.lower) - 1
+        geolevel, query = spine.geolevels[level], table.query
+        for sign, end, word in ((AT_LEAST, 0, "lower"), (AT_MOST, 1, "upper")):
+            # The two bounds of exact counts are one.
+            if table.is_exact and sign == AT_MOST:
+                continue
+            name = table.name if table.is_exact else f"{table.name} {word}"
+            sign_here = EQUAL if table.is_exact else sign
+            frames = _frames(table, spine, level, end, sign_here)
+            tidy.write_constraint(out, geolevel, name, frames, tags)
+            yield ConstraintRows(
+                sign_here,
+                query=query.name,
+                geolevel=geolevel,
+                name=name,
+                bounds=None if table.is_exact else table.name,
+                missing="refused" if table.is_exact else "unbounded",
+            )
+
+
+def _frames(table: ConstraintTable, spine: Spine, level: int, end: int, sign: str) -> Iterator[pl.DataFrame]:
+    """The rows of one end of a constraint, some geounits at a time."""
+    for start, stop in steps_of(spine.n_geounits(level)):
+        values = table.bounds_of(level, start, stop)[end]
+        says = values > 0 if sign == AT_LEAST else values < NO_LIMIT
+        geounits, answers = np.nonzero(np.ones_like(says) if sign == EQUAL else says)
+        codes = spine.geocodes[level].text.gather(start + geounits)
+        yield tidy.constraint_rows(table.query, codes, answers, values[geounits, answers], sign)
 
 
 class _Census2020:
@@ -179,10 +226,9 @@ class _Census2020:
     def parts(self) -> list[str]:
         """Names of the folders and of the file that are written."""
         folders = [
-            source.table_folder(name, source.ANSWERS)[0]
-            for name in self._measured.hierarchies.spine.geolevels
+            words.table_folder(name, words.ANSWERS)[0] for name in self._measured.hierarchies.spine.geolevels
         ]
-        return [*folders, source.TOTALS_FILE]
+        return [*folders, words.TOTALS_FILE]
 
     def write(self, out: Path, observer: Observer) -> None:
         """Write both tables of every geolevel, and the totals that they leave out."""
@@ -237,7 +283,7 @@ class _Census2020:
         counts, _ = table.bounds_of(level, 0, stated.n_geounits)
         codes = stated.areas.geocodes[stated.place]
         lines = [f"{code},{count}" for code, count in zip(codes, counts[:, 0].tolist(), strict=True)]
-        write_text(out / source.TOTALS_FILE, "\n".join(["geocode,count", *lines]) + "\n")
+        write_text(out / words.TOTALS_FILE, "\n".join(["geocode,count", *lines]) + "\n")
 
 
 def _require_product(measured: Measured) -> None:
@@ -256,7 +302,7 @@ def _require_product(measured: Measured) -> None:
         else "they have counts that were drawn on a lattice"
         if plan.subspace
         else "their invariants are not the totals of States, or the totals of blocks"
-        if invariants not in ([("total", (_STATE,))], [("total", (source.GEOLEVELS[-1],))])
+        if invariants not in ([("total", (_STATE,))], [("total", (words.GEOLEVELS[-1],))])
         else "their bounds are not bounds on hhgq alone"
         if bounded not in ([], ["hhgq"])
         else None

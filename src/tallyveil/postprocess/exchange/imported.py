@@ -12,32 +12,35 @@ from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, whole_ledger
 from tallyveil.accounting.numbers import at_most
 from tallyveil.arrays import Integers
-from tallyveil.errors import StoreError
+from tallyveil.errors import ConfigError, ConstraintError, SchemaError, StoreError
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.tables import GEOCODE, entities_from_columns, family_columns, read_assignments
-from tallyveil.measurements.layouts.census_2020.answers import (
+from tallyveil.measurements.layouts.described.answers import (
     copy_answers,
+    has_exact,
     lacking_totals,
     read_bounds,
-    read_totals,
+    read_exact,
     read_totals_file,
     require_known_constraints,
     require_root_total,
 )
-from tallyveil.measurements.layouts.census_2020.source import SourceFiles, find_files
-from tallyveil.measurements.layouts.census_2020.spine import (
+from tallyveil.measurements.layouts.described.form import ANSWERS, EQUAL, ConstraintRows
+from tallyveil.measurements.layouts.described.settings import (
     SourceSettings,
-    SourceSpine,
+    computed_settings,
     find_settings,
-    read_spine,
     rho_of_variances,
 )
-from tallyveil.measurements.layouts.layout import Layout
+from tallyveil.measurements.layouts.described.source import SourceFiles, find_files
+from tallyveil.measurements.layouts.described.spine import SourceSpine, read_spine
 from tallyveil.measurements.store import measurement_name
+from tallyveil.plans.constraints import Bounds
+from tallyveil.plans.from_toml.descriptions import Description
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.inputs import SpineInput
 from tallyveil.plans.release import ReleasePlan
@@ -54,11 +57,18 @@ from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside
 from tallyveil.storage.write import file_digest
 
-STATEMENT: Final = (
+_OTHERS: Final = (
     "These measurements were published by others and imported. Their noise was not drawn here. What is said of "
     "privacy holds if the publisher measured with the strategy of the plan and with exact discrete Gaussian noise. The "
-    "variances of the files are those of that strategy."
 )
+STATEMENT: Final = f"{_OTHERS}variances of the files are those of that strategy."
+COMPUTED: Final = (
+    f"{_OTHERS}strategy was computed from the variances in the files, and says nothing of what the publisher measured "
+    "besides."
+)
+LEFT_OUT: Final = "left_out"
+DESCRIPTION: Final = "description_sha256"
+"""What the manifest says besides, if the strategy was computed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,46 +102,108 @@ class PublishedMeasurements:
 
 def open_published(
     root: Path,
-    products: Sequence[ReleasePlan],
+    descriptions: Sequence[Description],
     totals: Path | None = None,
     entities: Path | None = None,
 ) -> PublishedMeasurements:
-    """Open a folder of the layout "census-2020".
+    """Open a folder of files that a description describes.
 
     Args:
-        root: The folder, which has a folder for each geolevel.
-        products: Plans of the products that the files may be of.
+        root: The folder.
+        descriptions: The description; or several of one layout, of which one fits.
         totals: Table of the exact totals that the files leave out, with the columns geocode and count.
-        entities: Table of blocks and the areas that they lie in, for tables of these areas.
+        entities: Table of the finest geounits and the areas that they lie in, for tables of these areas.
     Raises:
         ConfigError, SchemaError, GeographyError, ConstraintError: the files are not those of one product, or they or
             the tables beside them are incomplete or contradict each other.
         StoreError: a file is missing or cannot be read.
     """
-    files = find_files(root)
-    source = read_spine(files)
-    strategies = {plan.name: plan.strategy for plan in products}
-    settings = find_settings(files, source, strategies)
-    # The settings are found from the variances in the files, because these do not name their strategy.
-    product = next(plan for plan in products if plan.name == settings.name)
+    # Of descriptions of one layout, that with most geolevels knows all words.
+    widest = max(descriptions, key=lambda description: len(description.form.geolevels))
+    files = find_files(root, widest.form, widest.schema)
+    declared = {item.name: item.declared.strategy for item in descriptions if item.declared is not None}
+    compares = bool(declared) and not widest.form.part
+    source = read_spine(files, measured_only=not compares)
+    if compares:
+        settings = find_settings(files, source, declared)
+        # The settings are found from the variances in the files, because these do not name their strategy.
+        description = next(item for item in descriptions if item.name == settings.name)
+    else:
+        description = _only(descriptions, files)
+        settings = computed_settings(files, source, description.schema, description.neighbours)
+    files = replace(files, form=description.form, schema=description.schema)
     families = () if entities is None else _families(entities, source.spine)
     hierarchies = replace(source.hierarchies, families=families, shares=settings.shares)
+    product = description.declared if compares else description.plan_with(settings.allocation.strategy)
+    assert product is not None
     plan = _plan_on(product, hierarchies)
     constraints = _constraints(files, source, plan, hierarchies, totals)
     # Before anything is copied, which takes long.
     refuse_conflicts(constraints, source.spine, plan.schema)
     beside = {"totals": totals, "entities": entities}
     inputs = {name: path for name, path in beside.items() if path is not None}
-    imported = {
-        "layout": Layout.CENSUS_2020.value,
-        "product": settings.name,
+    imported: JsonObject = {
+        "layout": description.form.name,
+        "product": description.name,
         "source_sha256": files.digest(),
         "beside_sha256": {name: file_digest(path) for name, path in inputs.items()},
         "rho_of_variances": at_most(rho_of_variances(source, settings), 7),
-        "statement": STATEMENT,
+        "statement": STATEMENT if compares else COMPUTED,
     }
+    if not compares:
+        imported |= {DESCRIPTION: description.digest(), LEFT_OUT: _left_out(files, source, settings)}
     read = tuple(inputs.values())
     return PublishedMeasurements(files, source, settings, plan, hierarchies, constraints, imported, read)
+
+
+def _only(descriptions: Sequence[Description], files: SourceFiles) -> Description:
+    """The description of a part; of several of one layout, the first with its geolevels and queries.
+
+    Raises:
+        ConfigError: none has them.
+    """
+    named = {name for geolevel in files.geolevels for name in files.names(geolevel, ANSWERS)}
+    for description in sorted(descriptions, key=lambda item: len(item.form.geolevels)):
+        queries = {description.form.query_of(str(name)) for name in named}
+        if set(files.geolevels) <= set(description.form.geolevels) and all(
+            query is not None and _has_query(description, query) for query in queries
+        ):
+            return description
+    if len(descriptions) == 1:
+        return descriptions[0]
+    known = ", ".join(description.name for description in descriptions)
+    raise ConfigError(
+        f"none of {known} has the geolevels and queries of {files.root}: {', '.join(files.geolevels)}; "
+        f"{', '.join(sorted(map(str, named)))}. Give --as the description of their product.",
+        code="layout-settings",
+    )
+
+
+def _has_query(description: Description, query: str) -> bool:
+    try:
+        description.schema.query(query)
+    except SchemaError:
+        return False
+    return True
+
+
+def _left_out(files: SourceFiles, source: SourceSpine, settings: SourceSettings) -> list[str]:
+    """What the description has and the files lack, in words."""
+    geolevels = source.spine.geolevels
+    words = [f"geolevel {name}" for name in files.form.geolevels if name not in geolevels]
+    stated = {query for _, query in files.form.queries}
+    for name in geolevels:
+        queries = set(settings.allocation.strategy.queries(name))
+        words += [f"{query} at {name}" for query in sorted(stated - queries)]
+    for level, name in enumerate(geolevels):
+        lacking = int((~source.measured[level]).sum())
+        words += [f"{lacking:,} geounits of {name}"] if lacking else []
+    words += [
+        f"constraints on {item.query} at {item.geolevel}"
+        for item in files.form.constraints
+        if item.geolevel is not None and item.geolevel not in geolevels
+    ]
+    return words
 
 
 def _families(path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
@@ -168,31 +240,59 @@ def _constraints(
     totals: Path | None,
 ) -> tuple[ConstraintTable, ...]:
     """The plan's invariants and bounds, with the values of the files."""
-    bounded = [plan.query(item.query) for item in plan.bounds]
-    require_known_constraints(files, plan.schema, bounded[0] if bounded else None)
+    require_known_constraints(files, source)
+    stated_rows = files.form.constraints
     tables = []
     for invariant in plan.invariants:
         query = plan.query(invariant.query)
         stated = stated_invariant(hierarchies, invariant.query, invariant.geolevels)
-        in_files = stated.groups is None and stated.level in (0, source.spine.finest)
-        if in_files:
-            exact = read_totals(files, source, stated.level)
-        elif totals is not None:
+        rows = next(item for item in stated_rows if item.sign == EQUAL and item.query == invariant.query)
+        if stated.groups is None and has_exact(files, stated.geolevel, rows):
+            exact = read_exact(files, source, stated.level, query, rows)
+        elif totals is not None and query.name == _TOTAL:
             codes = stated.areas.geocodes[stated.place].text
             exact = read_totals_file(totals, codes, stated.geolevel)
         else:
-            raise lacking_totals(files, stated.geolevel)
+            raise lacking_totals(files, query.name, stated.geolevel)
         # Whatever file the totals are from, they must add up to the published total of the root.
-        require_root_total(files, exact)
+        require_root_total(files, source, query, rows, exact)
+        if bool(source.lacking[stated.level].any()) and stated.groups is None:
+            raise _lacking_exact(files, query.name, stated.geolevel)
         limits: tuple[Integers, Integers] = (exact, exact)
         tables.append(constraint_table(invariant_name(query.name), query, limits, stated, source.spine))
-    for item, query in zip(plan.bounds, bounded, strict=True):
+    for item in plan.bounds:
+        query = plan.query(item.query)
         stated = stated_invariant(hierarchies, item.query, (item.geolevel,))
-        limits = read_bounds(files, source, query)
+        if stated.groups is not None:
+            raise _cut_bounds(files, item.name, item.geolevel)
+        described = [rows for rows in stated_rows if rows.sign != EQUAL and _is_of(rows, item)]
+        limits = read_bounds(files, source, stated.level, query, described)
         tables.append(constraint_table(item.name, query, limits, stated, source.spine))
     return tuple(tables)
 
 
+def _is_of(rows: ConstraintRows, bounds: Bounds) -> bool:
+    return rows.geolevel is not None and rows.zero is None and rows.bounds_name == bounds.name
+
+
+def _lacking_exact(files: SourceFiles, query: str, geolevel: str) -> ConstraintError:
+    return ConstraintError(
+        f"{files.root} lacks geounits of {geolevel}, whose exact '{query}' is not known, so that exact counts of this "
+        "geolevel cannot be used. Import the part of the tree for which they are there: leave out the geounits above "
+        f"it that have others below them, or leave the entry of '{query}' out of [[constraints]].",
+        code="layout-totals",
+    )
+
+
+def _cut_bounds(files: SourceFiles, name: str, geolevel: str) -> ConstraintError:
+    return ConstraintError(
+        f"the bounds '{name}' are stated for {geolevel}, whose geounits the spine of {files.root} divides. State them "
+        "for a geolevel whose geounits are whole there.",
+        code="layout-totals",
+    )
+
+
+_TOTAL: Final = "total"
 _TOKEN = "release"
 
 
@@ -245,7 +345,9 @@ class Import:
     def read(self, out: Path, observer: Observer) -> Work:
         """The work; the files are open already."""
         published = self.published
-        privacy = privacy_of(published.plan, published.settings.allocation)
+        privacy = privacy_of(
+            published.plan, published.settings.allocation, imported=published.settings.name is None
+        )
         return _Import(published, privacy, observer, Stopwatch(observer))
 
 

@@ -28,7 +28,12 @@ from tallyveil.geography.areas import Hierarchies, with_sums
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import LARGEST_SCHEMA, ReleasePlan, StatedPlan
-from tallyveil.postprocess.constraint_files import stated_bounds, stated_invariant
+from tallyveil.postprocess.constraint_files import (
+    EXACT,
+    stated_bounds,
+    stated_constraints,
+    stated_invariant,
+)
 from tallyveil.postprocess.constraints import public_zeros, zeros_of
 from tallyveil.postprocess.families.lattice_measurements import DrawnRows, drawn_queries
 from tallyveil.schema.names import as_named, check_table_name
@@ -79,12 +84,15 @@ class FinishedRelease:
         return self.manifest.file_tags
 
 
-def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
+def open_release(
+    root: Path, *, in_run: bool = False, kinds: Sequence[ReleaseKind] = (ReleaseKind.TOPDOWN,)
+) -> FinishedRelease:
     """Read manifest and geography of a finished release.
 
     Args:
         root: Its folder.
         in_run: Whether the release's own run holds the folder, so that the private folder is still there, without key.
+        kinds: What the folder may hold; measurements have no published counts.
     Raises:
         StoreError: the folder holds no finished release.
     """
@@ -94,7 +102,7 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     # The answers for a district need only the manifest, the geography and the bounds. So a copy of the release may
     # lack the ledger. If the ledger is there, it is checked.
     read = entered_manifest if (root / LEDGER).exists() and not in_run else written_manifest
-    manifest = read(root, ReleaseKind.TOPDOWN)
+    manifest = read(root, *kinds)
     # A copy may lack the plan as well.
     if (root / PLAN).exists() and not in_run:
         require_plan(root, manifest)
@@ -303,9 +311,38 @@ def exact_answers(release: FinishedRelease, spine: Spine, level: int, group: Que
     at = level
     while spine.geolevels[at] not in release.spine.geolevels:
         at += 1  # the sums of siblings have no histogram, but the siblings have one
+    if release.manifest.kind is ReleaseKind.MEASUREMENTS:
+        return _stated_answers(release, at, group, of_groups=at > level)
     counts = read_histogram(release.root, spine.geolevels[at], release.schema, release.spine)
     answers = group.apply(*counts.rows(0, counts.n_geounits), counts.n_geounits)
     for above in range(at - 1, level - 1, -1):
         # The sums of siblings are summed from their histograms, as the release published them.
         answers = np.add.reduceat(answers, spine.child_offsets[above][:-1], axis=0)
     return answers
+
+
+def _stated_answers(
+    release: FinishedRelease, at: int, group: QueryGroup, *, of_groups: bool
+) -> NDArray[np.int64]:
+    """The answers of an invariant that measurements hold beside the noisy answers; raises StoreError.
+
+    Args:
+        release: The measurements.
+        at: Number of a geolevel of the spine.
+        group: The query of the invariant.
+        of_groups: Whether the answers are those of sums of siblings at this geolevel.
+    """
+    exact = (item for item in stated_constraints(release.plan, release.hierarchies) if item.kind is EXACT)
+    # Several invariants may be on one query; the model asks for one that is stated here.
+    for item in exact:
+        if release.schema.query(item.query).factors != group.factors:
+            continue
+        table = item.read(release.root, release.schema, release.spine)
+        last = len(table.lower) - 1
+        if (table.groups is not None and at == last) == of_groups and at <= last:
+            return table.bounds_of(at, 0, len(table.lower[at]))[0]
+    raise StoreError(
+        f"{release.root} does not hold the exact answers of '{group.name}', which its plan names. Restore the folder "
+        "from a copy.",
+        code="measurements-missing",
+    )

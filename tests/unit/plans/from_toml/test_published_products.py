@@ -3,11 +3,14 @@
 import pytest
 
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.measurements.layouts.census_2020.source import GEOLEVELS
+from tallyveil.errors import ConfigError
+from tallyveil.measurements.layouts.census_2020.words import GEOLEVELS
+from tallyveil.plans.from_toml.descriptions import descriptions_named
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.from_toml.planning import published_products
 
-PRODUCTS = {plan.name.removeprefix("redistricting-data-"): plan for plan in published_products("census-2020")}
+PRODUCTS = {
+    item.name.removeprefix("redistricting-data-"): item.declared for item in descriptions_named("census-2020")
+}
 
 
 @pytest.mark.parametrize(
@@ -39,5 +42,7 @@ def test_a_release_file_of_the_examples_gives_the_same_plan(name, example, pytes
     assert plan | {"name": ""} == PRODUCTS[name].to_mapping() | {"name": ""}
 
 
-def test_other_layouts_have_none():
-    assert published_products("census-2030") == ()
+def test_a_name_that_is_none():
+    with pytest.raises(ConfigError, match="census-2020") as caught:
+        descriptions_named("census-2030")
+    assert caught.value.code == "unknown-description"

@@ -16,12 +16,9 @@ from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.errors import GeographyError
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.layouts.census_2020.source import (
+from tallyveil.measurements.layouts.census_2020.words import (
     ANSWERS,
-    AT_LEAST,
-    AT_MOST,
     CONSTRAINTS,
-    EQUAL,
     GEOLEVELS,
     STRUCTURAL_ZEROS,
     TOTAL,
@@ -32,7 +29,8 @@ from tallyveil.measurements.layouts.census_2020.source import (
     upper_name,
     zero_words,
 )
-from tallyveil.measurements.layouts.census_2020.spine import expected_variances
+from tallyveil.measurements.layouts.described.form import AT_LEAST, AT_MOST, EQUAL
+from tallyveil.measurements.layouts.described.settings import expected_variances
 from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema

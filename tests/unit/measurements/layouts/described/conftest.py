@@ -7,7 +7,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.measurements.layouts.census_2020.source import SourceFiles, find_files
+from tallyveil.measurements.layouts.described import source
+from tallyveil.measurements.layouts.described.source import SourceFiles
+from tallyveil.plans.from_toml.descriptions import Description, descriptions_named
+
+PERSONS, UNITS = (descriptions_named(f"census-2020-{name}-us")[0] for name in ("persons", "units"))
+
+
+def find_files(root: Path, description: Description = UNITS) -> SourceFiles:
+    return source.find_files(root, description.form, description.schema)
+
 
 Rows = Sequence[Mapping[str, Any]]
 KINDS: dict[str, Any] = {

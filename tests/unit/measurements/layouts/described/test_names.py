@@ -1,14 +1,16 @@
 """Names of queries and constraints, as production wrote them."""
 
-from tallyveil.measurements.layouts.census_2020.source import (
+from tallyveil.measurements.layouts.census_2020.words import (
     answer_name,
     attribute_words,
     lower_name,
-    queries_by_name,
     upper_name,
     zero_words,
 )
+from tallyveil.measurements.layouts.described.settings import queries_by_name
 from tallyveil.schema.presets import load_preset
+
+from .conftest import PERSONS
 
 SCHEMA = load_preset("pl94-persons")
 
@@ -17,12 +19,12 @@ def test_names_of_answers_go_there_and_back():
     queries = ("total", "detailed", "hispanic*cenrace", "votingage*hispanic*cenrace")
     found = [answer_name(query) for query in queries]
     assert found[2:] == ["hispanic * cenrace_dpq", "votingage * hispanic * cenrace_dpq"]
-    assert queries_by_name(queries, found) == dict(zip(found, queries, strict=True))
-    assert queries_by_name(queries, ["cenrace * hispanic_dpq", "cenrace*hispanic_dpq"]) == {
+    assert queries_by_name(PERSONS.form, queries, found) == dict(zip(found, queries, strict=True))
+    assert queries_by_name(PERSONS.form, queries, ["cenrace * hispanic_dpq", "cenrace*hispanic_dpq"]) == {
         "cenrace * hispanic_dpq": "hispanic*cenrace",
         "cenrace*hispanic_dpq": "hispanic*cenrace",
     }
-    assert queries_by_name(queries, ["hispanic_dpq", "total_con", "total"]) == {}
+    assert queries_by_name(PERSONS.form, queries, ["hispanic_dpq", "total_con", "total"]) == {}
 
 
 def test_columns_of_attributes():

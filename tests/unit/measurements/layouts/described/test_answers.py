@@ -5,8 +5,9 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.measurements.layouts.census_2020 import answers, source
-from tallyveil.measurements.layouts.census_2020.spine import find_settings, read_spine
+from tallyveil.measurements.layouts.described import answers, source
+from tallyveil.measurements.layouts.described.settings import find_settings
+from tallyveil.measurements.layouts.described.spine import read_spine
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.schema.presets import load_preset
 

@@ -7,16 +7,15 @@ import pytest
 
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.errors import ConfigError, GeographyError
-from tallyveil.measurements.layouts.census_2020.source import find_files
-from tallyveil.measurements.layouts.census_2020.spine import (
+from tallyveil.measurements.layouts.described.settings import (
     expected_variances,
     find_settings,
     is_close,
-    read_spine,
     rho_of_variances,
 )
+from tallyveil.measurements.layouts.described.spine import read_spine
 
-from .conftest import write_table
+from .conftest import find_files, write_table
 from .test_spine import PLAIN, prefixes
 
 STRATEGY = load_strategy_preset("redistricting-units-state-rooted").strategy

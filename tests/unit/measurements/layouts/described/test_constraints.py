@@ -4,24 +4,24 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConstraintError, SchemaError
-from tallyveil.measurements.layouts.census_2020.answers import (
+from tallyveil.measurements.layouts.described.answers import (
     lacking_totals,
     read_bounds,
-    read_totals,
+    read_exact,
     read_totals_file,
     require_known_constraints,
     require_root_total,
 )
-from tallyveil.measurements.layouts.census_2020.source import find_files
-from tallyveil.measurements.layouts.census_2020.spine import read_spine
+from tallyveil.measurements.layouts.described.source import SourceFiles
+from tallyveil.measurements.layouts.described.spine import SourceSpine, read_spine
 from tallyveil.schema.counts import NO_LIMIT
-from tallyveil.schema.presets import load_preset
 
-from .conftest import write_table
+from .conftest import PERSONS, UNITS, find_files, write_table
 from .test_spine import PLAIN, prefixes
 
-SCHEMA = load_preset("pl94-persons")
-QUERY = SCHEMA.query("hhgq")
+QUERY = PERSONS.schema.query("hhgq")
+TOTAL = PERSONS.schema.query("total")
+EXACT, LOWER, UPPER, _ = PERSONS.form.constraints
 ZERO = {"query_name": "nurse_nva_0_con", "value": [0], "sign": "="}
 
 
@@ -52,21 +52,26 @@ def make(root, change=None):
         write_table(
             root, name, "DPQuery", [{"geocode": c, "query_name": "total_dpq", "value": [1]} for c in codes]
         )
-    files = find_files(root)
+    files = find_files(root, PERSONS)
     return files, read_spine(files)
+
+
+def bounds_in(files: SourceFiles, spine: SourceSpine):
+    return read_bounds(files, spine, spine.spine.finest, QUERY, [LOWER, UPPER])
 
 
 def test_bounds_of_blocks(tmp_path):
     files, spine = make(tmp_path)
-    require_known_constraints(files, SCHEMA, QUERY)
-    lower, upper = read_bounds(files, spine, QUERY)
+    require_known_constraints(files, spine)
+    lower, upper = bounds_in(files, spine)
     assert lower.tolist() == [[0] * 8, [0, 0, 0, 2, 0, 0, 0, 0], [0] * 8]
     assert upper[:, 0].tolist() == [NO_LIMIT] * 3
     assert upper[:, 3].tolist() == [0, 199_998, 0]
-    assert read_totals(files, spine, 0).tolist() == [[90]]
-    require_root_total(files, read_totals(files, spine, 0))
-    with pytest.raises(ConstraintError, match=r"add up to 91, and the total of State .* is 90") as caught:
-        require_root_total(files, read_totals(files, spine, 0) + 1)
+    exact = read_exact(files, spine, 0, TOTAL, EXACT)
+    assert exact.tolist() == [[90]]
+    require_root_total(files, spine, TOTAL, EXACT, exact)
+    with pytest.raises(ConstraintError, match=r"add up to 91, and that of State .* is 90") as caught:
+        require_root_total(files, spine, TOTAL, EXACT, exact + 1)
     assert caught.value.code == "layout-totals"
 
 
@@ -96,19 +101,19 @@ def first_of(geolevel, **values):
         ),  # their sum is 0 in 64 bits
         (lambda name, rows: rows[1:] if name == "Block" else rows, "layout-rows", "not once"),
         (lambda name, rows: [*rows, rows[0]] if name == "Block" else rows, "layout-rows", "not once"),
-        (first_of("Tract", value=[0, 0, 0, 3, 0, 0, 0, 0]), "layout-totals", "Blocks are missing"),
+        (first_of("Tract", value=[0, 0, 0, 3, 0, 0, 0, 0]), "layout-totals", "Geounits of Block are missing"),
     ],
 )
 def test_what_is_no_bound_is_refused(tmp_path, change, code, said):
     files, spine = make(tmp_path, change)
     with pytest.raises((SchemaError, ConstraintError), match=said) as caught:
-        read_bounds(files, spine, QUERY)
+        bounds_in(files, spine)
     assert caught.value.code == code
 
 
 def test_bounds_of_states_may_be_narrower_than_sums(tmp_path):
     files, spine = make(tmp_path, first_of("State", value=[1, 0, 0, 3, 0, 0, 0, 0]))
-    assert read_bounds(files, spine, QUERY)[0].sum() == 2
+    assert bounds_in(files, spine)[0].sum() == 2
 
 
 @pytest.mark.parametrize("zero", [{"value": [1]}, {"sign": "<="}])
@@ -116,15 +121,15 @@ def test_a_structural_zero_that_is_none(tmp_path, zero):
     def change(name, rows):
         return [*rows[:-1], rows[-1] | zero] if name == "Block" else rows
 
-    files, _ = make(tmp_path, change)
+    files, spine = make(tmp_path, change)
     with pytest.raises(SchemaError, match="says something else than that a count is 0"):
-        require_known_constraints(files, SCHEMA, QUERY)
+        require_known_constraints(files, spine)
 
 
 def test_constraints_of_another_product(tmp_path):
-    files, _ = make(tmp_path)
+    _, spine = make(tmp_path)
     with pytest.raises(SchemaError, match="has the constraint 'hhgq_total_lb_con'"):
-        require_known_constraints(files, load_preset("pl94-units"), None)
+        require_known_constraints(find_files(tmp_path, UNITS), spine)
 
 
 def totals(tmp_path, **columns):
@@ -164,4 +169,4 @@ def test_totals_that_are_wrong(tmp_path, codes, counts, said):
 
 def test_totals_that_are_not_given(tmp_path):
     files, _ = make(tmp_path)
-    assert "--totals FILE" in str(lacking_totals(files, "State"))
+    assert "--totals FILE" in str(lacking_totals(files, "total", "State"))

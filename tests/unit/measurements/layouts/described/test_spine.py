@@ -5,8 +5,8 @@ import pytest
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.spine import Spine, geocodes_of
-from tallyveil.measurements.layouts.census_2020.spine import read_spine, tabulation_blocks
 from tallyveil.measurements.layouts.census_2020.write import published_geocodes
+from tallyveil.measurements.layouts.described.spine import read_spine, tabulation_blocks
 
 PLAIN = ["4400100010011001", "4400100010011002", "4400100010022001"]
 """Two block groups of one tract of Rhode Island."""
@@ -68,7 +68,10 @@ def test_bypassed_geounits_are_listed_and_not_measured(make_files):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda codes: codes["Tract"].append("44001000199"), "have no blocks: '44001000199'"),
+        (
+            lambda codes: codes["Tract"].append("44001000199"),
+            "have nothing below them at Block: '44001000199'",
+        ),
         (lambda codes: codes["Block_Group"].pop(), "that no table of Block_Group lists: '440010001002'"),
         (lambda codes: codes["Block"].append("44"), "have different lengths, such as '44'"),
         (lambda codes: codes.update(County=codes["Tract"]), "wanted more at each finer geolevel"),

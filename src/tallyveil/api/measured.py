@@ -1,0 +1,171 @@
+"""Finished folders that keep noisy measurements, which answer questions with published counts or without."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallyveil.api.areas import DistrictPlan, districts_by_name
+from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Number, Text, Workers, checked
+from tallyveil.api.opened import Opened
+from tallyveil.api.stated import StatedGuarantee
+from tallyveil.errors import StoreError
+from tallyveil.files.manifest_files import written_manifest
+from tallyveil.postprocess.derived.question import LIMIT
+from tallyveil.storage.system import usable_cores
+from tallyveil.storage.write import refuse_unfinished_folder
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tallyveil.postprocess.derived.answer import Answer
+    from tallyveil.postprocess.derived.question import Levels
+    from tallyveil.postprocess.intervals.residuals import QueryResiduals
+
+
+def residuals_in(folder: Path, workers: int | None = None) -> "list[QueryResiduals]":
+    """As `WithMeasurements.residuals`, of a folder."""
+    from tallyveil.postprocess.intervals.residuals import residuals_of
+    from tallyveil.postprocess.measured import open_measurements
+
+    return residuals_of(open_measurements(folder), workers or usable_cores())
+
+
+class WithMeasurements(Opened):
+    """A finished folder that states an exact guarantee and may keep noisy measurements."""
+
+    @property
+    def guarantee(self) -> StatedGuarantee:
+        """What the release or the measurements promise to every person. An estimate costs nothing more."""
+        return StatedGuarantee(self.privacy, self.warnings)
+
+    @checked
+    def measurements(self, geolevel: Name, query: Name) -> "pl.DataFrame":
+        """The noisy answers of a query: the true count plus noise of known variance, possibly negative.
+
+        Args:
+            geolevel: A geolevel of the spine that was measured.
+            query: A query that was measured there.
+        Returns:
+            `geocode`; one column for each attribute in the query, with the labels of its groups; `value`, the noisy
+            count; `variance` of its noise, in squared counts. A geounit without a share of the budget has no rows. With
+            `measurements = "support"`, only answers on the support of the parent's published counts have rows.
+            With `measurements = "small"`, large queries have none.
+        Raises:
+            ConfigError: the query was not measured at this geolevel.
+            StoreError: the folder keeps no measurements, or they are damaged.
+        """
+        from tallyveil.postprocess.exchange.exported import noisy_answers
+
+        return noisy_answers(self.path, self.manifest, geolevel, query)
+
+    @checked
+    def residuals(self, *, workers: Workers | None = None) -> "list[QueryResiduals]":
+        """How the noisy answers of every query lie around the joint estimate of all measurements.
+
+        Their squares should be about as large as the stated variances say. Where they are not, something is not as
+        stated: geocodes, the order of cells, exact counts or variances. So this checks measurements of others.
+
+        Args:
+            workers: Number of threads; all cores by default. The numbers do not depend on it.
+        Returns:
+            One entry for each geolevel and query; `is_as_stated` says whether it is within the limits of chance.
+        Raises:
+            ConfigError: the noise is not Gaussian, or the schema is too large for one model of all cells.
+            StoreError: not all measurements are in the folder, or they are damaged.
+        Privacy: computed from noisy measurements; spends nothing.
+        """
+        return residuals_in(self.path, workers)
+
+    @checked
+    def ask(
+        self,
+        question: Text | None = None,
+        *,
+        by: Names = (),
+        where: "Mapping[str, Levels] | None" = None,
+        areas: "Sequence[str] | Mapping[str, Sequence[str]] | DistrictPlan | None" = None,
+        minus: Names = (),
+        share_of: Names | None = None,
+        deviation: Flag = False,
+        measure: Text | None = None,
+        across: Name | None = None,
+        per: "Mapping[str, float] | None" = None,
+        threshold: Number | None = None,
+        draws: AnyPath | None = None,
+        level: Number = 0.95,
+        limit: Number = LIMIT,
+        workers: Workers | None = None,
+    ) -> "Answer":
+        """Answer a question about any counts, in words or as arguments.
+
+        Args:
+            question: Such as "sex by age5 by Town where citizenship = foreign" (docs/ask.md); None if the
+                arguments that follow give it.
+            by: Attributes, recodes, and at most one geolevel or family of entities, which make the rows.
+            where: Levels of attributes, or groups of recodes, that are counted: one, a list, or a slice from one to
+                another.
+            areas: Areas to which rows are restricted; without a geolevel in `by`, their union, or unions by name, or
+                the districts of a plan. Districts go with a question in words, too.
+            minus: Areas whose counts are subtracted from every row.
+            share_of: Attributes and recodes that the denominator keeps, with their conditions; None for counts.
+            deviation: Whether each count is compared with the mean of all areas: divided by it, less 1.
+            measure: "median", "quantile 0.9" or another number, "entropy", "dissimilarity", "gini" or "theil": what is
+                asked of the first of `by`.
+            across: Geolevel whose areas an index compares.
+            per: A public number for each area, by which its counts are divided.
+            threshold: A share, or a deviation without its sign, to which every row is held.
+            draws: Folder with draws of this release (`make_draws`), from which each number is computed, too. They
+                assume a model of blocks, which `Answer.of_draws` states.
+            level: Coverage of every interval.
+            limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
+            workers: Number of threads; None for one per core.
+        Returns:
+            The answer: a table with the estimate, standard error and interval of every row, and with the published
+            count unless these are measurements alone.
+        Raises:
+            ConfigError: the question names something that the release does not have, or has no answer.
+            GeographyError: an area does not exist.
+            StoreError: the release lacks measurements, or a file was changed.
+        Privacy: post-processing. It reads published files alone, spends nothing and writes nothing.
+        """
+        from tallyveil.postprocess.derived.ask import Terms, answer_question
+        from tallyveil.postprocess.derived.question import question_of, read_question, refused
+
+        self._read_again()
+        districts = districts_by_name(areas, self) if isinstance(areas, DistrictPlan) else None
+        named = None if isinstance(areas, DistrictPlan) else areas
+        if question is None:
+            understood = question_of(
+                by, where, named, minus, share_of, is_deviation=deviation, measure=measure, across=across
+            )
+        elif by or where or named or minus or share_of is not None or deviation or measure or across:
+            raise refused("the question is given as a text and by arguments. Give one of them.")
+        else:
+            understood = read_question(question)
+        terms = Terms(level, limit, threshold, None if draws is None else Path(draws), workers)
+        return answer_question(self.path, understood, districts=districts, per=per, terms=terms)
+
+    def _read_again(self) -> None:
+        """Read the manifest again, because the folder may be gone.
+
+        Raises:
+            StoreError: it is gone or is being written, or it holds something else than what was opened.
+        """
+        # First, whether the folder is complete: its old manifest may still be there while files change.
+        refuse_unfinished_folder(self.path)
+        manifest = written_manifest(self.path, self.manifest.kind)
+        # A folder can be filled anew under the same name; mixing two releases would be silent.
+        if manifest.run != self.manifest.run:
+            raise StoreError(
+                f"{self.path} holds run {manifest.run}, but run {self.manifest.run} was opened. Open the folder again.",
+                code="release-damaged",
+            )
+        self.manifest = manifest
+
+
+class Measurements(WithMeasurements):
+    """The noisy measurements of a release, without its counts; made by `measure`."""
+
+    @property
+    def _instead(self) -> str:
+        return "ask() answers questions. Make a release of it with tallyveil.estimate, which spends nothing."
