@@ -26,6 +26,7 @@ from tallyveil.api.arguments import (
     Names,
     Number,
     Progress,
+    Text,
     Workers,
     as_path,
     checked,
