@@ -91,32 +91,37 @@ def test_claims_are_marked_as_what_they_are_about(folder, command):
 
 
 def _attacked(folder, *changes):
-    """What is proved of a release of the small inputs with another plan."""
-    folder.mkdir()
+    """What an outsider makes of a release of the small inputs with another plan."""
     release = write_small_inputs(folder)
     text = release.read_text()
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
     release.write_text(text)
-    plan = load_plan(release)
-    made = run_release(plan, folder / "made", test_key=insecure_key("made"), workers=1)
+    run_release(load_plan(release), folder / "made", test_key=insecure_key("made"), workers=1)
     (folder / "attack.toml").write_text(ON_RELEASE)
-    attacked = attack(folder / "attack.toml", folder / "claims", None, lambda words: None)
-    return plan, made.manifest, attacked.certificate.advantage
+    return attack(folder / "attack.toml", folder / "claims", None, lambda words: None)
 
 
 def test_the_bound_is_about_a_record_that_changes_its_value(tmp_path):
     """Under the relation of a removal, a change moves twice as many answers: it costs twice the rho."""
-    invariant = '[[invariants]]\nquery = "total"\ngeolevels = ["Region"]\n'
     changes = (
         ('neighbours = "bounded"', 'neighbours = "unbounded"'),
         ('rho = "2"', 'rho = "1/10"'),
-        (invariant, ""),
+        ('[[invariants]]\nquery = "total"\ngeolevels = ["Region"]\n', ""),
     )
-    _, _, advantage = _attacked(tmp_path / "one", *changes)
     # Of Gaussian noise: 2 Phi(mu / 2) - 1 with mu^2 = 2 rho.
-    assert advantage == pytest.approx(math.erf(math.sqrt(2 * 2 / 10) / math.sqrt(8)), abs=2e-3)
+    gaussian = math.erf(math.sqrt(2 * 2 / 10) / math.sqrt(8))
+    bound = _attacked(tmp_path / "inputs", *changes).certificate.advantage
+    assert bound == pytest.approx(gaussian, abs=2e-3)
+
+
+def test_counts_drawn_on_a_lattice_are_attacked_without_a_bound(tmp_path):
+    drawn = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
+    declared = ('mechanism = "discrete_gaussian"\nrho = "2"', 'mechanism = "discrete_gaussian"\nrho = "9/4"')
+    attacked = _attacked(tmp_path / "inputs", ("[[bounds]]", drawn), declared)
+    assert attacked.certificate is None
+    assert "drawn on a lattice" in (tmp_path / "inputs" / "claims" / "attack.html").read_text()
 
 
 def test_with_the_records_the_release_says_that_somebody_looked(folder, command):

@@ -140,6 +140,10 @@ def _of_release(file: AttackFile) -> _Sight:
     spine = read_geography(root)
     refuse_too_large(spine, plan.schema)
     replaced, families = read_release_areas(root, spine)
+    # The areas that tables are published for; a geolevel that the spine replaces has other geounits there.
+    every = {areas.name: areas for areas in areas_of_spine(spine, (*replaced, *families))}
+    geolevels = plan.geolevels if plan.spine is None else plan.spine.original
+    areas = [every[name] for name in (*geolevels, *(family.name for family in families))]
     names = list(file.tables or plan.tables or plan.strategy.every_query)
     queries = [plan.schema.query(name) for name in names]
     if not any(query.is_detailed for query in queries):
@@ -149,8 +153,8 @@ def _of_release(file: AttackFile) -> _Sight:
     shared = SharedInput(
         plan.schema,
         tuple(queries),
-        tuple(areas_of_spine(spine, (*replaced, *families))),
-        spine.n_levels,
+        tuple(areas),
+        len(geolevels),
         histogram.dense(0, histogram.n_geounits, plan.schema.size),
     )
     published = published_release(root, manifest, shared)

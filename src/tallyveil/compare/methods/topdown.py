@@ -10,14 +10,7 @@ import polars as pl
 from pydantic import Field
 
 from tallyveil.accounting.costs import translate
-from tallyveil.accounting.events import (
-    IntegerSubspaceGaussian,
-    IntegerSubspaceLaplace,
-    Neighbours,
-    PrivacyEvent,
-    SequentialEvent,
-)
-from tallyveil.accounting.groups import for_group
+from tallyveil.accounting.events import Neighbours, PrivacyEvent
 from tallyveil.accounting.guarantee import Guarantee, compose
 from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.accounting.numbers import at_most, claim_text, delta_text
@@ -51,6 +44,11 @@ from tallyveil.storage.write import write_parquet
 
 COUNT: Final = "__count"
 """Column of counts in the table that a release is made from; no attribute can have this name."""
+
+LATTICE: Final = (
+    "Counts were drawn on a lattice. Such noise has no worst pair of neighbours, so no bound on attackers is stated "
+    "here; the report of the release has its cost."
+)
 
 
 class TopDown(Method):
@@ -126,8 +124,8 @@ def published_release(
         observed_law(shared, tables),
         SummedQuestions(counts),
         noisy=noisy,
-        certificate=_certificate(plan, event_from_mapping(manifest.event)),
-        notes=notes,
+        certificate=None if plan.subspace else _certificate(plan, event_from_mapping(manifest.event)),
+        notes=(*notes, LATTICE) if plan.subspace else notes,
     )
 
 
@@ -196,24 +194,9 @@ def _certificate(plan: StatedPlan, event: PrivacyEvent) -> Certificate:
         event: What its ledger shows, on its spine with the geounits that were bypassed.
     """
     stated = compose(event, neighbours=plan.neighbours)
-    changed = compose(_of_change(event, plan.neighbours), neighbours=Neighbours.BOUNDED)
+    # Attackers are after a value: one record changes, whatever relation the office states its guarantee under.
+    changed = compose(translate(event, plan.neighbours, Neighbours.BOUNDED), neighbours=Neighbours.BOUNDED)
     return certificate_of(changed, stated, plan.delta, plan.budget_unit, plan.spent)
-
-
-def _of_change(event: PrivacyEvent, neighbours: Neighbours) -> PrivacyEvent:
-    """The event for one record that changes its value, whatever the relation that it is stated under."""
-    if neighbours is Neighbours.BOUNDED:
-        return event
-    parts = event.events if isinstance(event, SequentialEvent) else (event,)
-    return SequentialEvent(
-        tuple(
-            # What is drawn on a lattice states a distance. A change is two steps of it: a removal and an addition.
-            for_group(part, 2)
-            if isinstance(part, IntegerSubspaceGaussian | IntegerSubspaceLaplace)
-            else translate(part, neighbours, Neighbours.BOUNDED)
-            for part in parts
-        )
-    )
 
 
 def certificate_of(
