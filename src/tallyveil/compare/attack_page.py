@@ -138,7 +138,7 @@ def _points(attacked: Attacked) -> tuple[SummaryPoint, ...]:
         SummaryPoint(
             "What not to conclude",
             "Few or wrong claims prove nothing: a better attacker may claim more. Right claims are no breach of a "
-            "proved bound, which speaks of one record more or less and not of what is true of many people.",
+            "proved bound, which speaks of one record and not of what is true of many people.",
         )
     )
     return tuple(points)
