@@ -15,7 +15,7 @@ from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.groups import for_group
 from tallyveil.compare.job import compare
 from tallyveil.confidential.households import households_of
-from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.errors import BudgetError, ConfigError, TallyveilError
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.secrets import guarantee_named, secrets_record
 
@@ -205,6 +205,11 @@ def test_the_cost_is_that_of_two_records(homes):
     assert law.variance == 4 * replace(plan.strategy, records=1).law("Block", "total").variance
     assert plan.strategy.events()[0] == for_group(DiscreteGaussian(law.variance, 1, 2), 2)
     assert rho_of(plan.event()) == plan.spent == 8
+    assert "one person’s record" in tallyveil.plan(path).guess
+    with pytest.raises(BudgetError, match="1 changed records"):
+        plan.with_strategy(replace(plan.strategy, records=1))
+    with pytest.raises(BudgetError, match="1 or more"):
+        replace(plan.strategy, records=0)
     # The attributes of a household are no secrets of a person.
     assert secrets_record(plan) == []
     with pytest.raises(ConfigError):
