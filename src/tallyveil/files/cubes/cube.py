@@ -45,8 +45,8 @@ class Measure:
     Attributes:
         name: Its column.
         concept: Its concept in SDMX.
-        decimals: How many decimals of it are shown. Files hold all that were published.
-        scale: How many were published.
+        decimals: How many decimals of it are shown.
+        scale: How many a form writes that has a fixed number: those that estimates have. Other forms write all.
         is_whole: Whether it is always a whole number.
     """
 
