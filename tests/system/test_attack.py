@@ -1,11 +1,15 @@
 """`tallyveil attack` on a release and on a table, with the records and without."""
 
 import json
+import math
 
 import polars as pl
 import pytest
 from tests.conftest import write_small_inputs
 
+from tallyveil.compare.attack_job import attack
+from tallyveil.compare.outputs import write_marked
+from tallyveil.files.marks import TEST_KEY, Marks
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.run import run_release
@@ -67,12 +71,61 @@ def test_an_outsider_opens_no_records_and_no_ledger(folder, command):
         )
     finally:
         hidden.rename(people)
-    assert "protected" not in said
     assert not said["findings"]
     assert (folder / "made" / "ledger.jsonl").read_text() == before
     assert not (folder / "claims" / "ledger.jsonl").exists()
-    assert "NOT PRIVATE" not in (folder / "claims" / "attack.html").read_text()
     assert "right" not in pl.read_parquet(folder / "claims" / "claims.parquet").columns
+
+
+def test_claims_are_marked_as_what_they_are_about(folder, command):
+    """A release of a test key gives its mark to all that follows from it; a table of counts has none."""
+    for name, is_marked in (("release", True), ("table", False)):
+        out = folder / f"of-{name}"
+        said = json.loads(command("attack", folder / f"{name}-attack.toml", "--out", out, "--json"))
+        stated = json.loads((out / "attack.json").read_text())
+        assert said["warnings"] == stated["warnings"] == ([TEST_KEY] if is_marked else [])
+        tags = pl.read_parquet_metadata(out / "claims.parquet")
+        assert {"protected" in said, "protected" in stated, "tallyveil.protected" in tags} == {is_marked}
+        assert (TEST_KEY in tags["tallyveil.warning"]) == is_marked
+        assert (TEST_KEY in (out / "attack.html").read_text()) == is_marked
+    # Little is claimed of so small a release; a row of such claims says both.
+    claims = pl.DataFrame({"claim": ["attribute"]})
+    write_marked(folder, "rows", claims, "", private=True, marks=Marks(False, (TEST_KEY,)))
+    assert pl.read_csv(folder / "rows.csv")["warning"].to_list() == ["NOT PRIVATE; claimed, not checked"]
+
+
+def _attacked(folder, *changes):
+    """What an outsider makes of a release of the small inputs with another plan."""
+    release = write_small_inputs(folder)
+    text = release.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    release.write_text(text)
+    run_release(load_plan(release), folder / "made", test_key=insecure_key("made"), workers=1)
+    (folder / "attack.toml").write_text(ON_RELEASE)
+    return attack(folder / "attack.toml", folder / "claims", None, lambda words: None)
+
+
+def test_the_bound_is_about_a_record_that_changes_its_value(tmp_path):
+    """Under the relation of a removal, a change moves twice as many answers: it costs twice the rho."""
+    changes = (
+        ('neighbours = "bounded"', 'neighbours = "unbounded"'),
+        ('rho = "2"', 'rho = "1/10"'),
+        ('[[invariants]]\nquery = "total"\ngeolevels = ["Region"]\n', ""),
+    )
+    # Of Gaussian noise: 2 Phi(mu / 2) - 1 with mu^2 = 2 rho.
+    gaussian = math.erf(math.sqrt(2 * 2 / 10) / math.sqrt(8))
+    bound = _attacked(tmp_path / "inputs", *changes).certificate.advantage
+    assert bound == pytest.approx(gaussian, abs=2e-3)
+
+
+def test_counts_drawn_on_a_lattice_are_attacked_without_a_bound(tmp_path):
+    drawn = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
+    declared = ('mechanism = "discrete_gaussian"\nrho = "2"', 'mechanism = "discrete_gaussian"\nrho = "9/4"')
+    attacked = _attacked(tmp_path / "inputs", ("[[bounds]]", drawn), declared)
+    assert attacked.certificate is None
+    assert "drawn on a lattice" in (tmp_path / "inputs" / "claims" / "attack.html").read_text()
 
 
 def test_with_the_records_the_release_says_that_somebody_looked(folder, command):

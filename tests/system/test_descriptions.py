@@ -16,6 +16,7 @@ from tests.conftest import SMALL_RELEASE, write_small_inputs
 import tallyveil
 from tallyveil.api.measured import Measurements
 from tallyveil.errors import TallyveilError
+from tallyveil.measurements.layouts.described.source import find_files
 from tallyveil.plans.from_toml.descriptions import Description, descriptions_named
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.schema.presets import load_preset
@@ -214,6 +215,19 @@ def test_every_way_of_writing_gives_the_same_measurements(measured, tidy, tmp_pa
     description = described(tidy, tmp_path, WAYS[way](tidy, folder))
     again = tallyveil.import_measurements(folder, tmp_path / "again", description=description)
     assert_same(measured, again)
+
+
+def test_variances_that_differ_within_a_geounit_are_refused_where_zeros_are_left_out(tidy, tmp_path):
+    description = described(tidy, tmp_path, zeros_left_out(tidy, tmp_path))
+    whole = rows(tidy).filter(pl.col("geolevel") == "Town", pl.col("query") == "age*home")
+    of_geounit = whole.filter(pl.col("geocode") == whole["geocode"][0])
+    # The first answer is left out, as a zero would be, and the last has another variance.
+    mixed = of_geounit[1:].with_columns(variance=pl.Series([*of_geounit["variance"][2:], 1.0]))
+    mixed.write_parquet(tmp_path / "noisy.parquet")
+    (read,) = descriptions_named(str(description))
+    with pytest.raises(TallyveilError, match=r"with the variances 1\.0 and") as refused:
+        list(find_files(tmp_path, read.form, read.schema).lists("Town"))
+    assert refused.value.code == "layout-rows"
 
 
 def test_geocodes_that_begin_with_their_parents_need_no_geography(measured, tidy, tmp_path):

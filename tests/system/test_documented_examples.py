@@ -12,6 +12,7 @@ from tallyveil.declared import adapter_of
 from tallyveil.plans.constraints import BoundsInput
 from tallyveil.plans.from_toml.spine_tables import SpineTable
 from tallyveil.schema.attribute import Recode
+from tallyveil.schema.labels import LabelsByLanguage
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
@@ -89,7 +90,10 @@ def test_the_example_and_the_commands_of_the_accountant(empty_folder, command):
 
 
 def test_the_parts_of_a_release_file(empty_folder):
-    steps, preset, overlapping, single, bounds = map(tomllib.loads, blocks_of("release-file.md", "toml"))
+    steps, preset, labels, overlapping, single, bounds = map(
+        tomllib.loads, blocks_of("release-file.md", "toml")
+    )
+    assert dict(adapter_of(LabelsByLanguage).validate_python(labels["labels"]))["en"].title
     for table in (steps, preset):
         SpineTable.model_validate(table["spine"], context=Path())
     assert adapter_of(Recode).validate_python(overlapping["schema"]["recodes"][0]).overlapping

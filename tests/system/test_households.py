@@ -13,8 +13,9 @@ import tallyveil
 from tallyveil.accounting.costs import rho_of
 from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.groups import for_group
+from tallyveil.compare.job import compare
 from tallyveil.confidential.households import households_of
-from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.errors import BudgetError, ConfigError, TallyveilError
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.secrets import guarantee_named, secrets_record
 
@@ -61,6 +62,7 @@ total = "1/2"
 [outputs]
 tables = ["total", "size", "tenure"]
 """
+ATTACK = 'published = "out"\nkey = "x"\n[attacks]\nsensitive = "tenure"\npeople = 200\n'
 AREAS = ["A1", "A2", "B1", "B2"]
 COLUMNS = ("geocode", "home", "age", "rented", "relation")
 
@@ -140,6 +142,30 @@ def test_a_run_counts_the_households(homes, tmp_path, command):
     command("evaluate", tmp_path / "out", *truth, "--quiet")
     errors = pl.read_parquet(next((tmp_path / "out" / "evaluation").glob("errors*.parquet")))
     assert errors["mean_absolute_error"].max() == 0
+    # So is the truth that claims are judged by: what is claimed of exact tables is right.
+    (tmp_path / "attack.toml").write_text(ATTACK)
+    command("attack", tmp_path / "attack.toml", "--out", tmp_path / "claims", *truth, "--quiet")
+    right = pl.read_parquet(tmp_path / "claims" / "claims.parquet")["right"]
+    assert right.len()
+    assert right.all()
+
+
+def test_an_export_has_no_description_that_would_state_a_smaller_cost(homes, tmp_path):
+    path, _ = homes
+    made = tallyveil.measure(path, tmp_path / "made", insecure_test_key="homes")
+    tallyveil.export_measurements(made.path, tmp_path / "tidy", layout="tidy")
+    assert (tmp_path / "tidy" / "measurements").exists()
+    assert not (tmp_path / "tidy" / "description.json").exists()
+
+
+@pytest.mark.usefixtures("homes")
+def test_a_comparison_of_derived_households_is_refused_before_records_are_opened(tmp_path):
+    (tmp_path / "persons.csv").unlink()
+    methods = '[[methods]]\nkind = "topdown"\nname = "TopDown"\n'
+    (tmp_path / "compare.toml").write_text(f'release = "homes.toml"\n{ATTACK.partition(chr(10))[2]}{methods}')
+    with pytest.raises(ConfigError, match=r"\[records.household\]"):
+        compare(tmp_path / "compare.toml", tmp_path / "compared", print)
+    assert not (tmp_path / "compared").exists()
 
 
 def test_one_person_changes_at_most_two_households(homes):
@@ -179,6 +205,11 @@ def test_the_cost_is_that_of_two_records(homes):
     assert law.variance == 4 * replace(plan.strategy, records=1).law("Block", "total").variance
     assert plan.strategy.events()[0] == for_group(DiscreteGaussian(law.variance, 1, 2), 2)
     assert rho_of(plan.event()) == plan.spent == 8
+    assert plan.protected_unit.one == "person"
+    with pytest.raises(BudgetError, match="1 changed records"):
+        plan.with_strategy(replace(plan.strategy, records=1))
+    with pytest.raises(BudgetError, match="1 or more"):
+        replace(plan.strategy, records=0)
     # The attributes of a household are no secrets of a person.
     assert secrets_record(plan) == []
     with pytest.raises(ConfigError):

@@ -273,11 +273,12 @@ def test_the_guide(installed, library, edit, small_release, tmp_path, command, m
     """The journey of somebody who uses a release from R: the examples of the page, one after the other."""
     guide = (PROJECT / "docs" / "readers.md").read_text(encoding="utf-8")
     examples = re.findall(r"```r\n(.*?)```", guide, re.DOTALL)
-    assert len(examples) == 11
+    assert len(examples) == 12
     with_arrow = re.findall(r"```{code-block} r\n(.*?)```", guide, re.DOTALL)
     assert len(with_arrow) == 2
     examples += with_arrow if {"arrow", "dplyr"} <= installed else []
     edit("[geography]\n", '[geography]\nnames = "names.csv"\n')
+    edit("[privacy]\n", '[labels.en]\ntitle = "Small"\n[labels.fr]\ntitle = "Petit"\n[privacy]\n')
     names = {"geolevel": ["Town"], "geocode": ["P01"], "name": ["Sand"]}
     pl.DataFrame(names).write_csv(small_release.parent / "names.csv")
     release = tallyveil.run(small_release, tmp_path / "release")

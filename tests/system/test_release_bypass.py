@@ -13,12 +13,14 @@ from typer.testing import CliRunner
 
 from tallyveil.accounting import proved
 from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.guarantee import compose
 from tallyveil.accounting.ledger.joint import read_joint
 from tallyveil.accounting.ledger.joint_cost import joint_cost
 from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.accounting.numbers import claim_text
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.main import app
+from tallyveil.compare.attack_job import attack
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
 from tallyveil.estimation.family import estimate_family
@@ -434,6 +436,16 @@ def test_laplace_noise_bypasses_by_theorem_2_and_the_tree_changes(release, tmp_p
     assert epsilon_of(event_from_mapping(out.manifest.event)) == 2
     assert out.manifest.body["spine"]["bypassing"]["rule"] == "pure_dp"
     assert out.manifest.privacy["exact"]["epsilon"]["upper"] <= 2 + 1e-9
+    # What attackers are bounded by is that of the spine as it is, and not of one on which nothing is bypassed.
+    (tmp_path / "attack.toml").write_text(
+        'published = "out"\nkey = "x"\n[attacks]\nsensitive = "age"\npeople = 200\n'
+    )
+    bound = attack(tmp_path / "attack.toml", tmp_path / "claims", None, print).certificate.advantage
+    proved, without = (
+        compose(event, neighbours=plan.neighbours).advantage().upper
+        for event in (event_from_mapping(out.manifest.event), plan.event())
+    )
+    assert bound == proved != without
     towns = pl.read_parquet(out.path / "tables" / "geolevel=Town" / "query=total" / "*.parquet")
     assert sorted(towns["geocode"]) == ["P00", "P01", "P02", "P03", "Q00", "R01"]
     blocks = pl.read_parquet(out.path / "histogram" / "Block.parquet")

@@ -104,7 +104,9 @@ def for_group_of_secret(event: PrivacyEvent, size: int) -> PrivacyEvent:
         return event
     if _is_pure(event):
         return _stated(ApproximateDP(epsilon_of(event), Fraction(0)), size)
-    return ZCDP(size**2 * rho_of(event))
+    rho = rho_of(event)
+    # A secret that no query tells apart costs nothing, for any number of persons.
+    return ZCDP(size**2 * rho) if rho else event
 
 
 def is_exact_for_groups(event: PrivacyEvent) -> bool:

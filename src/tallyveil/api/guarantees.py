@@ -268,8 +268,9 @@ def epsilon_of_group(
         guarantee: For one person.
         size: Persons in the group.
         delta: Where epsilon is stated.
-        record: If the guarantee is of a secret, that of the whole record, which covers every change of the group, too:
-            the smaller epsilon of the two is stated. None if the guarantee is of a whole record.
+        record: If the guarantee is of a secret, that of the whole record: stated for records that change, it covers
+            every change of the group, too, and the smaller epsilon of the two is stated. None if the guarantee is of a
+            whole record.
     Raises:
         BudgetError: nothing is known for a group about a part of what was done.
     """
@@ -280,7 +281,7 @@ def epsilon_of_group(
     exact = Fraction(delta)
     events = [for_group(guarantee.event, size)]
     if record is not None:
-        events = [for_group_of_secret(guarantee.event, size), for_group(record.event, size)]
+        events = [for_group_of_secret(guarantee.event, size), *_of_every_change(record, size)]
     ways = [
         compose(event, neighbours=guarantee.neighbours, engine=guarantee.engine, width=guarantee.width)
         for event in events
@@ -301,6 +302,21 @@ def epsilon_of_group(
         "textbook": textbook,
         **_about(group, together),
     }
+
+
+def _of_every_change(record: "Guarantee", size: int) -> "list[PrivacyEvent]":
+    """The event for some records that change in any way; none where nothing is known of that."""
+    from tallyveil.accounting.costs import translate
+    from tallyveil.accounting.events import Neighbours
+    from tallyveil.accounting.groups import for_group
+
+    try:
+        # A secret is a change of value, also under unbounded neighbours, where a record is added or removed.
+        return [for_group(translate(record.event, record.neighbours, Neighbours.BOUNDED), size)]
+    except BudgetError as error:
+        if error.code not in ("no-group", "no-translation"):
+            raise
+        return []
 
 
 Curve = list[tuple[Fraction, "Bounds"]]

@@ -293,7 +293,7 @@ class Forecast:
 
         plan = self.plan
         return guess_words(
-            planned_guess(plan, self.privacy, self.allocation), plan.neighbours, plan.schema.unit
+            planned_guess(plan, self.privacy, self.allocation), plan.neighbours, plan.protected_unit
         )
 
     def to_mapping(self) -> dict[str, Any]:

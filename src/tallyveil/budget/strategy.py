@@ -121,6 +121,10 @@ class Strategy:
             )
         for geolevel, shares in self.query_shares:
             _check_shares(f"query shares of geolevel {geolevel}", shares)
+        if not isinstance(self.records, int) or self.records < 1:
+            raise BudgetError(
+                f"the number of records that change is {as_given(self.records)}; wanted an integer of 1 or more."
+            )
         for query, sensitivity in self.sensitivities:
             if not isinstance(sensitivity, int) or sensitivity < 1:
                 raise BudgetError(

@@ -7,7 +7,7 @@ import typer
 
 from tallyveil.cli.frame.arguments import AsJson, NotPrivate, Quiet
 from tallyveil.cli.frame.screen import Screen
-from tallyveil.cli.frame.tables import not_private_screen, plain_table
+from tallyveil.cli.frame.tables import not_private_screen, plain_table, show_marks
 from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
@@ -59,12 +59,15 @@ def attack(
     silent = quiet or as_json
     attacked = attack_published(file, out, truth, lambda words: None if silent else say(words, err=True))
     if as_json:
-        from tallyveil.compare.claims import CAUTION
-        from tallyveil.files.evaluation import WARNING
-
-        marks = {"warning": CAUTION} if truth is None else {"protected": False, "warning": WARNING}
         findings = [finding_texts(item) for item in attacked.findings]
-        say_json({**marks, "page": str(out / PAGE), "claims": summary_of(attacked), "findings": findings})
+        say_json(
+            {
+                **attacked.marked(),
+                "page": str(out / PAGE),
+                "claims": summary_of(attacked),
+                "findings": findings,
+            }
+        )
     elif not quiet:
         _show(attacked, out / PAGE)
 
@@ -75,6 +78,7 @@ def _show(attacked: "Attacked", page: Path) -> None:
 
     judged = attacked.right is not None
     console = not_private_screen() if judged else Screen()
+    show_marks(console, attacked.marks.lines())
     table = plain_table(
         "claim", texts=("probability",), numbers=("claims", "surprising", *(("right",) if judged else ()))
     )

@@ -1,7 +1,7 @@
 """Attack one publication: what an outsider would claim and, for those who have the records, how often he is right.
 
 Without the true records nothing confidential is opened, and the results are about published numbers alone. With them
-the ledger gets its entry first: that of the release, or one of its own beside the results.
+the ledger gets its entry before a true count is compared: that of the release, or one of its own beside the results.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,27 +19,27 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.arrays import Integers
 from tallyveil.compare.attack_page import write_attack_page
 from tallyveil.compare.attacks.attack import Finding, Targets
-from tallyveil.compare.claims import CAUTION, Answer, claims_of, seem_exact
+from tallyveil.compare.claims import Answer, claims_of, seem_exact
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.inputs import SharedInput, TableName, areas_of_spine, read_areas, refuse_too_large
 from tallyveil.compare.job import ATTACKS, refused_attacks, require_attribute
 from tallyveil.compare.methods.elsewhere import published_tables
 from tallyveil.compare.methods.method import Method
 from tallyveil.compare.methods.topdown import published_release
-from tallyveil.compare.outputs import write_marked
+from tallyveil.compare.outputs import UNMARKED, write_marked
 from tallyveil.compare.published import ExactLaw, Law, NoisyAnswers, Published, PublishedTable, observed_law
 from tallyveil.compare.results import Attacked
 from tallyveil.compare.settings import AttackFile
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.errors import ConfigError
 from tallyveil.files.declassified import mark_declassified, require_markable
-from tallyveil.files.evaluation import WARNING
 from tallyveil.files.finished import LEDGER, MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_geography
 from tallyveil.files.geography import read_areas as read_release_areas
 from tallyveil.files.histograms import HISTOGRAM, read_histogram
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
+from tallyveil.files.marks import marks_of
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.load import load_plan, parse_file
@@ -111,6 +111,7 @@ def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], 
             {},
             (*sight.published.notes, *claims.notes),
             sight.published.certificate,
+            UNMARKED if sight.manifest is None else marks_of(sight.manifest),
         )
         if truth is not None:
             attacked = _judged(attacked, sight, out, truth, progress)
@@ -139,6 +140,10 @@ def _of_release(file: AttackFile) -> _Sight:
     spine = read_geography(root)
     refuse_too_large(spine, plan.schema)
     replaced, families = read_release_areas(root, spine)
+    # The areas that tables are published for; a geolevel that the spine replaces has other geounits there.
+    every = {areas.name: areas for areas in areas_of_spine(spine, (*replaced, *families))}
+    geolevels = plan.geolevels if plan.spine is None else plan.spine.original
+    areas = [every[name] for name in (*geolevels, *(family.name for family in families))]
     names = list(file.tables or plan.tables or plan.strategy.every_query)
     queries = [plan.schema.query(name) for name in names]
     if not any(query.is_detailed for query in queries):
@@ -148,11 +153,11 @@ def _of_release(file: AttackFile) -> _Sight:
     shared = SharedInput(
         plan.schema,
         tuple(queries),
-        tuple(areas_of_spine(spine, (*replaced, *families))),
-        spine.n_levels,
+        tuple(areas),
+        len(geolevels),
         histogram.dense(0, histogram.n_geounits, plan.schema.size),
     )
-    published = published_release(root, plan, shared)
+    published = published_release(root, manifest, shared)
     return _Sight(plan, manifest, spine, shared, published, _around(shared, published), ExactLaw(), False)
 
 
@@ -270,7 +275,10 @@ def _exactly(shared: SharedInput, published: Published) -> Published:
 
 
 def _true_input(sight: _Sight, file: AttackFile, out: Path, truth: Path) -> SharedInput:
-    """The true counts, after the ledger says that they are declassified."""
+    """The true counts.
+
+    The records are read, and the ledger says that their counts are declassified before any of them is returned.
+    """
     plan, manifest = sight.plan, sight.manifest
     declaration = Declaration(plan.budget_unit, Fraction(plan.declared), Neighbours(plan.neighbours))
     root = out if manifest is None else file.published
@@ -286,6 +294,7 @@ def _true_input(sight: _Sight, file: AttackFile, out: Path, truth: Path) -> Shar
             numbers=records.numbers,
             missing=dict(records.missing),
             form=records.form,
+            household=records.household,
             schema=plan.schema,
             spine=sight.spine,
             ledger=ledger,
@@ -305,17 +314,17 @@ def _write(out: Path, attacked: Attacked) -> None:
             pl.Series("there", attacked.there, dtype=pl.Boolean),
             pl.Series("right", attacked.right, dtype=pl.Boolean),
         )
-    warning = CAUTION if private else WARNING
-    write_marked(out, "claims", table, warning, private=private)
+    marks, warning = attacked.marks, attacked.warning
+    write_marked(out, "claims", table, warning, private=private, marks=marks)
     if not private:
         findings = [{name: getattr(item, name) for name in Finding.__slots__} for item in attacked.findings]
-        write_marked(out, "attacks", pl.DataFrame(findings, infer_schema_length=None), warning, private=False)
+        frame = pl.DataFrame(findings, infer_schema_length=None)
+        write_marked(out, "attacks", frame, warning, private=False, marks=marks)
     write_json(
         out / "attack.json",
         {
             "format": 1,
-            **({} if private else {"protected": False}),
-            "warning": warning,
+            **attacked.marked(),
             "version": VERSION,
             "key": attacked.file.key,
             "sensitive": attacked.file.attacks.sensitive,

@@ -8,10 +8,9 @@ import polars as pl
 
 from tallyveil.accounting.numbers import at_most
 from tallyveil.arrays import Bools
-from tallyveil.compare.claims import ATTRIBUTE, CAUTION, HIDDEN, RECORD, banded
+from tallyveil.compare.claims import ATTRIBUTE, HIDDEN, RECORD, banded
 from tallyveil.compare.page import ABSENT, finding_texts
 from tallyveil.compare.results import Attacked
-from tallyveil.files.evaluation import WARNING
 from tallyveil.report.page import SummaryPoint, write_page
 from tallyveil.report.wording import name_title, percent
 from tallyveil.version import VERSION
@@ -60,7 +59,9 @@ def write_attack_page(out: Path, attacked: Attacked) -> Path:
             "key": attacked.file.key,
             "tables": [query.name for query in attacked.shared.queries],
             "areas": [(name_title(areas.name), f"{areas.n_areas:,}") for areas in attacked.shared.areas],
-            "warning": WARNING if judged else CAUTION,
+            "warning": attacked.warning,
+            "marks": attacked.marks.lines(),
+            "is_protected": attacked.marks.protected,
             "version": VERSION,
         },
         module=__name__,
@@ -137,7 +138,7 @@ def _points(attacked: Attacked) -> tuple[SummaryPoint, ...]:
         SummaryPoint(
             "What not to conclude",
             "Few or wrong claims prove nothing: a better attacker may claim more. Right claims are no breach of a "
-            "proved bound, which speaks of one record more or less and not of what is true of many people.",
+            "proved bound, which speaks of one record and not of what is true of many people.",
         )
     )
     return tuple(points)

@@ -232,9 +232,7 @@ def read_input(
         "spine": spine,
         "ledger": ledger,
     }
-    truths = declassify_truth(
-        records.path, count=records.count, reason=REASON, household=records.household, **how
-    )
+    truths = declassify_truth(records.path, count=records.count, reason=REASON, **how)
     read = [
         None
         if column is None
@@ -271,7 +269,18 @@ def refuse_too_large(spine: Spine, schema: Schema) -> None:
 
 
 def require_single_records(plan: ReleasePlan, units: UnitColumns) -> None:
-    """Refuse columns of units where the records are counts, before anything is read; raises ConfigError."""
+    """Refuse derived records, and columns of units where the records are counts, before anything is read.
+
+    Raises:
+        ConfigError: a record is derived from several rows, or a row counts several records.
+    """
+    # Methods publish the derived records as if each were one person, whose change moves two of them.
+    if plan.records.household is not None:
+        raise ConfigError(
+            "the release file derives households from persons ([records.household]), and a comparison has one person "
+            "for each record. Give a release file whose table has a row for each household. Nothing was read.",
+            code="bad-key-or-value",
+        )
     if plan.records.count is not None and (units.households or units.contributors):
         raise ConfigError(
             f"the records have a column of counts, {plan.records.count}, so that a row is no single record, and the "

@@ -81,12 +81,13 @@ def compare(path: Path, out: Path, progress: Callable[[str], None], workers: int
     plan = load_plan(file.release)
     require_attribute(file.attacks.sensitive, plan.schema)
     require_single_records(plan, file.units)
-    later = None if file.later is None else load_plan(file.later)
-    if later is not None:
+    inputs = [path, file.release, plan.records.path, plan.geography.path]
+    later = None
+    if file.later is not None:
+        later = load_plan(file.later)
         _require_comparable(plan, later)
         require_single_records(later, file.units)
-    inputs = [path, file.release, plan.records.path, plan.geography.path]
-    inputs += [] if later is None else [later.records.path]
+        inputs += [file.later, later.records.path, later.geography.path]
     refuse_inputs(out, [*inputs, *([file.entities.path] if file.entities else [])])
     with own_folder(out, "compare"):
         comparison = _compared(file, plan, later, out, workers or usable_cores(), progress)
@@ -247,7 +248,7 @@ def _drawn(method: Method, rooms: "_Rooms", attacks: tuple[Attack, ...], task: i
     lost = losses_of(targets.shared, published, targets.sensitive)
     if rooms.later is not None and method.repeatable:
         # Another draw of everything but what records keep.
-        office = rooms.office(3 * draw + 2, rooms.later, folder / "later", kept=3 * draw)
+        office = rooms.office(3 * draw + 2, rooms.later, folder / "later", lasting=3 * draw)
         changes = change_losses(targets.shared, published, rooms.later, method.publish(office))
         lost = pl.concat([lost, changes])
     findings = [item for attack in attacks for item in attack.run(targets, published, tossed)]
@@ -270,14 +271,14 @@ class _Rooms:
     work: Path
     later: SharedInput | None
 
-    def office(self, draw: int, shared: SharedInput, folder: Path, kept: int | None = None) -> Office:
+    def office(self, draw: int, shared: SharedInput, folder: Path, lasting: int | None = None) -> Office:
         """An office with random numbers of its own, for the input, the one with coins, or that of a later year.
 
         Args:
             draw: Number of the random numbers.
             shared: The input.
             folder: For releases that are made on the way.
-            kept: Of those that stay with the records; None for the same number.
+            lasting: Of those that stay with the records; None for the same number.
         """
         draws = self.targets.draws
         return Office(
@@ -285,7 +286,7 @@ class _Rooms:
             self.plan,
             self.targets.sensitive,
             draws.again(draw),
-            draws.again(draw if kept is None else kept),
+            draws.again(draw if lasting is None else lasting),
             folder,
         )
 

@@ -7,12 +7,15 @@ import polars as pl
 
 from tallyveil.arrays import Bools
 from tallyveil.compare.attacks.attack import Attack, Finding
-from tallyveil.compare.claims import Claims
+from tallyveil.compare.claims import CAUTION, Claims
 from tallyveil.compare.inputs import SharedInput
 from tallyveil.compare.methods.method import Method
 from tallyveil.compare.published import Certificate
 from tallyveil.compare.settings import AttackFile, CompareFile
+from tallyveil.files.evaluation import WARNING
+from tallyveil.files.marks import Marks
 from tallyveil.plans.release import ReleasePlan, StatedPlan
+from tallyveil.storage.json_files import JsonObject
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +81,7 @@ class Attacked:
         refused: Attacks that were too weak to be shown, each with a sentence.
         notes: What a reader must know.
         certificate: What is proved; None where nothing is.
+        marks: Of the release, as it was before this attack; none of a table of counts.
     """
 
     file: AttackFile
@@ -90,3 +94,15 @@ class Attacked:
     refused: dict[str, str]
     notes: tuple[str, ...]
     certificate: Certificate | None
+    marks: Marks
+
+    @property
+    def warning(self) -> str:
+        """What a reader of the claims must know, whatever was published."""
+        return CAUTION if self.right is None else WARNING
+
+    def marked(self) -> JsonObject:
+        """The warning and the marks in a JSON file or in what a command prints for programs."""
+        is_private = self.right is None and self.marks.protected
+        marks = {} if is_private else {"protected": False}
+        return {**marks, "warning": self.warning, "warnings": list(self.marks.warnings)}

@@ -114,7 +114,7 @@ def _choice(plan: ReleasePlan, strategy: Strategy, factor: Fraction) -> Choice:
         spent.total,
         claim_text(epsilon, 3),
         guess_text(right),
-        guess_words(right, plan.neighbours, plan.schema.unit),
+        guess_words(right, plan.neighbours, plan.protected_unit),
     )
 
 

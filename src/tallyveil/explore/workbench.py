@@ -316,7 +316,7 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
         "declared": str(plan.declared),
         "total": str(strategy.total),
         "bypasses": plan.may_bypass,
-        "guess": list(guess_sentences(strategy.neighbours, plan.schema.unit)),
+        "guess": list(guess_sentences(strategy.neighbours, plan.protected_unit)),
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
         "geolevels": [
             {

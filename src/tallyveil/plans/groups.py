@@ -1,7 +1,7 @@
 """What a release guarantees of several records: of a household, and of records that the invariants tie together.
 
 A *household* is some records that are in one finest geounit, in each of the two populations that are compared. All of
-them may change at once.
+them may change at once. Where records of households are derived from those of persons, the sizes count persons.
 
 Records change their values, also if the neighbours of the plan are unbounded: a change is a removal and an addition.
 

@@ -278,7 +278,7 @@ def plan_record(
         "privacy": guarantee,
         "guess": {
             "right_at_most": float(right),
-            "sentence": guess_words(right, loaded.neighbours, loaded.schema.unit),
+            "sentence": guess_words(right, loaded.neighbours, loaded.protected_unit),
         },
         **groups_record(loaded, allocation),
         "confidence": str(CONFIDENCE),

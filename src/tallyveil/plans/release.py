@@ -36,7 +36,7 @@ from tallyveil.runs.executor import ClusterSettings
 from tallyveil.schema.labels import NO_LABELS, Labels, LabelsByLanguage
 from tallyveil.schema.names import PlainName
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import StatedSchema
+from tallyveil.schema.schema import PERSON, StatedSchema, Unit
 from tallyveil.storage.json_files import damaged, digest_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
 
@@ -215,7 +215,17 @@ class StatedPlan(Declared):
 
     def with_strategy(self, strategy: Strategy) -> Self:
         """The same plan with another division of its budget, or another budget."""
+        if strategy.records != self.strategy.records:
+            raise BudgetError(
+                f"a strategy for {strategy.records} changed records is given to a plan in which "
+                f"{self.strategy.records} may change. Take the strategy of the plan, and change its shares or budget."
+            )
         return replace(self, **keys_of_budget(strategy, self.subspace))
+
+    @property
+    def protected_unit(self) -> Unit:
+        """Whose record the guarantee is about: where households are derived from persons, a person's."""
+        return self.schema.unit if self.strategy.records == 1 else PERSON
 
     @property
     def may_bypass(self) -> bool:

@@ -15,7 +15,6 @@ from markupsafe import Markup, escape
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.signatures import PAGE_DRAWN, signature_of
 from tallyveil.printable import shown
-from tallyveil.report.stated import STATED
 from tallyveil.report.wording import detail_title, grouped, margin, percent, rounded, unbroken
 from tallyveil.storage.write import write_text
 from tallyveil.words.language import ENGLISH, Language, language_name
@@ -202,6 +201,9 @@ def _templates(module: str, language: Language, suffix: str = "") -> "Environmen
 
     def stated(sentence: str) -> str:
         """A sentence that the release states, as it stands where the language has no other."""
+        # Here, since pages are drawn by few of those who open a release, and this imports how intervals are made.
+        from tallyveil.report.stated import STATED
+
         said = language.stated(sentence, STATED)
         if said is not None:
             return said

@@ -298,6 +298,13 @@ class Schema:
             spec, tuple(asked.get(attribute.name) or _sum_out(attribute) for attribute in self.attributes)
         )
 
+    def known_query(self, spec: str) -> QueryGroup | None:
+        """The query of a specification, as in `query`; None if the schema has no such query."""
+        try:
+            return self.query(spec)
+        except SchemaError:
+            return None
+
     def without_unused_overlaps(self, specs: Iterable[str]) -> "Schema":
         """The schema without the overlapping recodes that no given query specification names.
 

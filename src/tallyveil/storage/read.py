@@ -495,8 +495,13 @@ def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
 
 def utf16_words(head: bytes) -> str | None:
     """That a text is UTF-16, in words, by its first bytes; None if it is not."""
-    # A byte order mark, or a zero byte beside the first letter of the header line.
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:2]:
+    # A byte order mark, or a zero byte beside each of the first two letters of the header line.
+    odd, even = head[:4:2], head[1:4:2]
+    beside = any(
+        zeros == b"\0\0" and letters.isascii() and letters.decode("ascii").isprintable()
+        for zeros, letters in ((odd, even), (even, odd))
+    )
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or beside:
         return "the encoding UTF-16, which spreadsheets call 'Unicode text'"
     return None
 

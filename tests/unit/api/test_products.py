@@ -102,8 +102,8 @@ def test_a_kind_that_is_not_known_is_met_with_the_kinds(make, command):
 def test_inputs_are_known_by_their_tables(small_release, table):
     require_input(small_release, ReleaseKind.TOPDOWN)
     require_input(table, ReleaseKind.SUBSPACE)
-    # The file of a comparison describes no release.
-    for path in (path for path in EXAMPLES.glob("*/*.toml") if path.stem != "compare"):
+    # The files of a comparison and of attacks describe no release.
+    for path in (path for path in EXAMPLES.glob("*/*.toml") if path.stem not in ("compare", "attack")):
         kinds = {"subspace": ReleaseKind.SUBSPACE, "hospital_stays": ReleaseKind.GROUPS}
         assert is_programme(path) == (path.stem == "programme")
         if not is_programme(path):

@@ -21,11 +21,16 @@ from tallyveil.accounting import (
     Neighbours,
     PoissonSampled,
     RandomizedResponse,
+    SequentialEvent,
     compose,
+    for_group,
     rho_of,
 )
+from tallyveil.accounting.costs import translate
+from tallyveil.accounting.groups import for_group_of_secret
 from tallyveil.api.noise_flags import NOISE_FLAGS
 from tallyveil.errors import BudgetError
+from tallyveil.plans.from_toml.load import load_plan
 
 
 @pytest.fixture
@@ -472,6 +477,23 @@ def test_a_group_whose_members_change_a_secret(account, small_release):
     assert age["person"]["epsilon"]["upper"] < age["epsilon"]["upper"] < every["epsilon"]["upper"]
     assert place["epsilon"]["upper"] <= every["epsilon"]["upper"]
     assert "another value of the secret" in age["not_exact"]
+
+
+def test_a_group_that_changes_a_secret_is_about_values_also_under_unbounded_neighbours(
+    account, edit, small_release
+):
+    """With any pair of values as the worst one, the secret of two persons is that of two records that change."""
+    edit('neighbours = "bounded"', 'neighbours = "unbounded"')
+    asked = ("group", "--size", "2", "--delta", "1e-6", "--plan", small_release, "--json")
+    added, every = (json.loads(account(*asked, *more)) for more in ([], ["--secret", "all attributes"]))
+    assert every["epsilon"]["upper"] > added["epsilon"]["upper"]
+    plan = load_plan(small_release)
+    changed = compose(for_group(translate(plan.event(), "unbounded", "bounded"), 2), neighbours="bounded")
+    assert every["epsilon"]["upper"] <= changed.epsilon(Fraction(1, 10**6)).upper * 1.000001
+
+
+def test_a_secret_that_costs_nothing_costs_a_group_nothing():
+    assert for_group_of_secret(SequentialEvent(()), 3) == SequentialEvent(())
 
 
 def test_secrets_of_another_product_are_refused_by_name(account):

@@ -76,7 +76,7 @@ class CellKey(Method):
         """As in `Method`."""
         perturbation = self.stated_law()
         keys = record_keys(
-            office.shared, perturbation.n_keys, office.kept.generator(self.kind, self.name, "record keys")
+            office.shared, perturbation.n_keys, office.lasting.generator(self.kind, self.name, "record keys")
         )
         return publish_with_keys(office.shared, perturbation, keys)
 

@@ -58,7 +58,7 @@ class ReleaseFolder(Method):
                 "releases of one schema.",
                 code="other-release",
             )
-        return published_release(self.path, plan, office.shared, notes=(ONCE,))
+        return published_release(self.path, manifest, office.shared, notes=(ONCE,))
 
 
 class PublishedCounts(Method):

@@ -25,7 +25,7 @@ class Office:
         plan: The release file of the comparison.
         sensitive: Attribute that attackers want to know.
         draws: Random numbers of this publication.
-        kept: Random numbers that stay with the records from one publication to the next, such as their keys.
+        lasting: Random numbers that stay with the records from one publication to the next, such as their keys.
         work: An empty folder for releases that are made on the way; it is removed at the end.
     """
 
@@ -33,7 +33,7 @@ class Office:
     plan: ReleasePlan
     sensitive: str
     draws: Draws
-    kept: Draws
+    lasting: Draws
     work: Path
 
 

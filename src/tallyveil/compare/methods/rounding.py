@@ -71,7 +71,7 @@ class RandomRounding(Method):
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
-        generator = office.kept.generator(self.kind, self.name, "record keys")
+        generator = office.lasting.generator(self.kind, self.name, "record keys")
         keys = record_keys(office.shared, self.base, generator)
         afresh = None if self.consistent else office.draws.generator(self.kind, self.name, "afresh")
         return publish_with_keys(office.shared, self.stated_law(), keys, afresh)

@@ -11,6 +11,7 @@ import polars as pl
 from pydantic import Field
 
 from tallyveil.accounting.events import SequentialEvent
+from tallyveil.accounting.guarantee import compose
 from tallyveil.arrays import Bools, Integers
 from tallyveil.compare.inputs import SharedInput, TableName, answer_matrix
 from tallyveil.compare.methods.method import Method, Office
@@ -86,7 +87,11 @@ class SafeTab(Method):
         # that what is learnt is what two independent releases tell: one of a record less, and one of a record more.
         changed = SequentialEvent((plan.event(), plan.event()))
         certificate = certificate_of(
-            changed, plan.event(), plan.neighbours, plan.delta, plan.budget_unit, plan.spent
+            compose(changed, neighbours=plan.neighbours),
+            compose(plan.event(), neighbours=plan.neighbours),
+            plan.delta,
+            plan.budget_unit,
+            plan.spent,
         )
         return Published(
             tables,

@@ -67,8 +67,9 @@ class Rules:
 
     def of_counts(self, counts: Integers) -> Bools:
         """The same where every record is a contributor of its own."""
-        one, two = np.minimum(counts, 1), np.minimum(counts, 2)
-        return self.sensitive(counts, one, two - one, np.minimum(counts, self.largest or 0))
+        first = np.minimum(counts, 1)
+        second = np.minimum(counts, 2) - first
+        return self.sensitive(counts, first, second, np.minimum(counts, self.largest or 0))
 
     def of_table(self, shared: SharedInput, areas: Areas, query: QueryGroup) -> Bools:
         """Which true counts of a table are sensitive; shape (n_areas, query.size)."""

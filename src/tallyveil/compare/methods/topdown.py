@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from tallyveil.accounting.costs import translate
 from tallyveil.accounting.events import Neighbours, PrivacyEvent
-from tallyveil.accounting.guarantee import compose
+from tallyveil.accounting.guarantee import Guarantee, compose
+from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.accounting.numbers import at_most, claim_text, delta_text
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.compare.inputs import SharedInput
@@ -26,12 +28,15 @@ from tallyveil.compare.published import (
 )
 from tallyveil.declared import Exact
 from tallyveil.errors import ConfigError
+from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import read_geography, read_shares
 from tallyveil.files.histograms import read_histogram
+from tallyveil.files.manifest import Manifest
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.tables import GEOCODE
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.inputs import RecordsInput
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.products.topdown.run.run import run_release
@@ -39,6 +44,11 @@ from tallyveil.storage.write import write_parquet
 
 COUNT: Final = "__count"
 """Column of counts in the table that a release is made from; no attribute can have this name."""
+
+LATTICE: Final = (
+    "Counts were drawn on a lattice. Such noise has no worst pair of neighbours, so no bound on attackers is stated "
+    "here; the report of the release has its cost."
+)
 
 
 class TopDown(Method):
@@ -74,24 +84,25 @@ class TopDown(Method):
         plan = replace(with_budget(office.plan, self.budget), records=records)
         # The text of the key names no budget: releases at different budgets have unrelated noise all the same, because
         # the key of a run is bound to its plan.
-        run_release(plan, root, test_key=insecure_key(f"compare {office.draws.text}"), workers=1)
-        return published_release(root, plan, office.shared)
+        made = run_release(plan, root, test_key=insecure_key(f"compare {office.draws.text}"), workers=1)
+        return published_release(root, made.manifest, office.shared)
 
 
 def published_release(
-    root: Path, plan: StatedPlan, shared: SharedInput, notes: tuple[str, ...] = ()
+    root: Path, manifest: Manifest, shared: SharedInput, notes: tuple[str, ...] = ()
 ) -> Published:
     """What a finished release publishes of the shared input's areas.
 
     Args:
         root: Its folder.
-        plan: Its plan.
+        manifest: Its manifest.
         shared: The input.
         notes: As in `Published`.
     Raises:
         ConfigError: the release has other finest geounits.
         StoreError: a file of it is missing or damaged.
     """
+    plan = stated_plan(root / MANIFEST, manifest.body["plan"])
     spine = read_geography(root)
     finest = read_histogram(root, spine.geolevels[-1], plan.schema, spine)
     counts = finest.dense(0, finest.n_geounits, plan.schema.size)
@@ -113,10 +124,8 @@ def published_release(
         observed_law(shared, tables),
         SummedQuestions(counts),
         noisy=noisy,
-        certificate=certificate_of(
-            plan.event(), plan.event(), plan.neighbours, plan.delta, plan.budget_unit, plan.spent
-        ),
-        notes=notes,
+        certificate=None if plan.subspace else _certificate(plan, event_from_mapping(manifest.event)),
+        notes=(*notes, LATTICE) if plan.subspace else notes,
     )
 
 
@@ -177,28 +186,34 @@ def _noisy(
     return tuple(answers)
 
 
+def _certificate(plan: StatedPlan, event: PrivacyEvent) -> Certificate:
+    """What is proved of a release.
+
+    Args:
+        plan: Its plan.
+        event: What its ledger shows, on its spine with the geounits that were bypassed.
+    """
+    stated = compose(event, neighbours=plan.neighbours)
+    # Attackers are after a value: one record changes, whatever relation the office states its guarantee under.
+    changed = compose(translate(event, plan.neighbours, Neighbours.BOUNDED), neighbours=Neighbours.BOUNDED)
+    return certificate_of(changed, stated, plan.delta, plan.budget_unit, plan.spent)
+
+
 def certificate_of(
-    changed: PrivacyEvent,
-    event: PrivacyEvent,
-    neighbours: Neighbours,
-    delta: Fraction,
-    unit: str,
-    spent: Fraction,
+    changed: Guarantee, stated: Guarantee, delta: Fraction, unit: str, spent: Fraction
 ) -> Certificate:
     """What is proved.
 
     Args:
-        changed: The event for one record that changes its value, which attackers are after.
-        event: The event as the office states it.
-        neighbours: Of the statement.
+        changed: The guarantee for one record that changes its value, which attackers are after.
+        stated: The guarantee as the office states it.
         delta: Of the statement.
         unit, spent: The budget.
     """
-    guarantee, stated = (compose(part, neighbours=neighbours) for part in (changed, event))
     epsilon = claim_text(stated.epsilon(delta).upper)
     return Certificate(
-        min(1.0, guarantee.advantage().upper),
-        1.0 - guarantee.beta(Fraction(FALSE_ALARMS)).lower,
+        min(1.0, changed.advantage().upper),
+        1.0 - changed.beta(Fraction(FALSE_ALARMS)).lower,
         f"{unit} = {at_most(spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(delta)}",
-        guarantee.invariants,
+        changed.invariants,
     )

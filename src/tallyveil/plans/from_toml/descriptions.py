@@ -157,7 +157,7 @@ class Description:
         }
         table = self.file.estimation
         measured = set(strategy.every_query) | {"*"}
-        kept = {
+        passes = {
             name: [[query for query in names if query in measured] for names in steps]
             for name, steps in table.passes.items()
             if name in (*strategy.geolevels, "*")
@@ -167,7 +167,7 @@ class Description:
         }
         estimation = table.model_copy(
             update={
-                "passes": {name: [q for q in steps if q] for name, steps in kept.items()},
+                "passes": {name: [q for q in steps if q] for name, steps in passes.items()},
                 "rounding": rounding,
             }
         )
@@ -319,7 +319,7 @@ def description_of_export(plan: StatedPlan, constraints: Sequence[ConstraintRows
     """The description of a tidy export, by which its files can be imported.
 
     Args:
-        plan: Of the measurements, with discrete Gaussian noise.
+        plan: Of the measurements, with discrete Gaussian noise, where a person changes one record.
         constraints: What the rows of its constraints mean.
     Returns:
         Plain data for a JSON file.

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import polars as pl
 
-from tallyveil.errors import SchemaError, TallyveilError
+from tallyveil.errors import TallyveilError
 from tallyveil.measurements.layouts.described.form import ANSWERS, GEOLEVEL, QUERY
 from tallyveil.measurements.layouts.described.source import (
     GEOCODE,
@@ -275,10 +275,10 @@ def _schema_lines(table: _Table, *, is_list: bool) -> list[str]:
 
 def _has(schema: Schema, queries: Mapping[str, int]) -> bool:
     """Whether a schema has queries of these names, with as many answers."""
-    try:
-        return bool(queries) and all(schema.query(name).size == size for name, size in queries.items())
-    except SchemaError:
-        return False
+    groups = {name: schema.known_query(name) for name in queries}
+    return bool(queries) and all(
+        group is not None and group.size == queries[name] for name, group in groups.items()
+    )
 
 
 def _column_lines(answers: _Table, constraints: _Table | None) -> list[str]:

@@ -174,8 +174,10 @@ class _Tidy:
                     observer.advanced(1)
         write_geography(out, replace(measured.hierarchies, names=None, geometry=None), tags)
         rows = [item for table in measured.constraints for item in self._write_constraint(out, table, tags)]
-        # Laplace noise has no strategy that is computed from variances, and so no description.
-        if measured.plan.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        # Laplace noise has no strategy that is computed from variances, and so no description. Where a person changes
+        # two derived records, the cost that follows from the variances, for one record, would be too small.
+        strategy = measured.plan.strategy
+        if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN and strategy.records == 1:
             write_json(out / tidy.DESCRIPTION, description_of_export(measured.plan, rows))
 
     def _write_constraint(

@@ -12,7 +12,7 @@ from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, whole_ledger
 from tallyveil.accounting.numbers import at_most
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConfigError, ConstraintError, SchemaError, StoreError
+from tallyveil.errors import ConfigError, ConstraintError, StoreError
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.bypass import BypassRule
@@ -166,7 +166,7 @@ def _only(descriptions: Sequence[Description], files: SourceFiles) -> Descriptio
     for description in sorted(descriptions, key=lambda item: len(item.form.geolevels)):
         queries = {description.form.query_of(str(name)) for name in named}
         if set(files.geolevels) <= set(description.form.geolevels) and all(
-            query is not None and _has_query(description, query) for query in queries
+            query is not None and description.schema.known_query(query) is not None for query in queries
         ):
             return description
     if len(descriptions) == 1:
@@ -177,14 +177,6 @@ def _only(descriptions: Sequence[Description], files: SourceFiles) -> Descriptio
         f"{', '.join(sorted(map(str, named)))}. Give --as the description of their product.",
         code="layout-settings",
     )
-
-
-def _has_query(description: Description, query: str) -> bool:
-    try:
-        description.schema.query(query)
-    except SchemaError:
-        return False
-    return True
 
 
 def _left_out(files: SourceFiles, source: SourceSpine, settings: SourceSettings) -> list[str]:

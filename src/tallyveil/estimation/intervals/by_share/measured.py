@@ -240,7 +240,7 @@ def measured_queries(
     # Blocks do not depend on shares: they are made once, and evaluations only weight them.
     blocks = _Blocks(algebra, groups)
     # Precision that the whole budget would buy for each query: 1 / variance.
-    unit = [2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names]
+    unit = [2.0 * float(strategy.total) / strategy.squared_distance(query) for _, query in names]
     packed = np.array(
         [precision * blocks.of(*name, passes) for precision, name in zip(unit, names, strict=True)]
     )

@@ -315,7 +315,7 @@ def computed_settings(
 def _queries_of(files: SourceFiles, schema: Schema, geolevel: str, names: Iterable[str]) -> dict[str, str]:
     """The query of each name at a geolevel, in the order of the description."""
     order = {query: place for place, (_, query) in enumerate(files.form.queries)}
-    found: dict[str, str] = {}
+    query_of: dict[str, str] = {}
     by_factors: dict[object, str] = {}
     for name in sorted(names):
         query = files.form.query_of(name)
@@ -338,8 +338,8 @@ def _queries_of(files: SourceFiles, schema: Schema, geolevel: str, names: Iterab
                 "same query. Of a query that was measured twice only one can be imported. Leave the other out."
             )
         by_factors[factors] = name
-        found[name] = query
-    return dict(sorted(found.items(), key=lambda pair: (order.get(pair[1], len(order)), pair[1])))
+        query_of[name] = query
+    return dict(sorted(query_of.items(), key=lambda pair: (order.get(pair[1], len(order)), pair[1])))
 
 
 class _Costs:
@@ -356,10 +356,10 @@ class _Costs:
         """The cost at which a query has the variance."""
         key = query, variance
         if key not in self._known:
-            self._known[key] = self._found(self._moved[query], variance)
+            self._known[key] = self._computed(self._moved[query], variance)
         return self._known[key]
 
-    def _found(self, moved: int, variance: float) -> Fraction:
+    def _computed(self, moved: int, variance: float) -> Fraction:
         wanted = self._rounded(moved, Fraction(variance))
         # Above 2 the variance of the noise is the parameter, up to less than the rounding of a 64-bit number.
         if not self._is_noise or variance > 2:

@@ -310,10 +310,7 @@ class SourceFiles:
 
     def _group(self, query: str | None) -> QueryGroup | None:
         """The query of that name; None if the schema has none."""
-        try:
-            return None if query is None else self.schema.query(query)
-        except SchemaError:
-            return None
+        return None if query is None else self.schema.known_query(query)
 
     def _joined(self, geolevel: str) -> Iterator[tuple[Path, pl.DataFrame]]:
         """Rows of the long form as lists."""
@@ -342,8 +339,7 @@ class SourceFiles:
                     path,
                     rows[GEOCODE][0],
                     f"and {rows[GEOCODE].n_unique() - 1:,} other(s) lack answers of '{groups[name].name}'. If zeros "
-                    "are "
-                    'left out, the description says zeros = "left out"; if not,',
+                    'are left out, the description says zeros = "left out"; if not,',
                 )
             if rows.height:
                 yield path, _listed(path, name, _filled(rows, groups[name].size), groups[name])
@@ -366,9 +362,9 @@ class SourceFiles:
             return pl.DataFrame(
                 [rows[GEOCODE].gather(geounits), answers, flat.alias(VALUE), rows[number].gather(geounits)]
             )
-        found = rows.select(GEOCODE, answer_expression(group), VALUE, number)
-        if found["answer"].null_count():
-            row = int(found["answer"].is_null().arg_max() or 0)
+        numbered = rows.select(GEOCODE, answer_expression(group), VALUE, number)
+        if numbered["answer"].null_count():
+            row = int(numbered["answer"].is_null().arg_max() or 0)
             labels = {name: rows[name][row] for name in self._attributes}
             raise bad_row(
                 path,
@@ -377,12 +373,12 @@ class SourceFiles:
                 f"{', '.join(f'{name} {short_name(str(label))!r}' for name, label in labels.items())}. Say under "
                 "[answers.labels] what the files write for a label; or",
             )
-        if found[VALUE].null_count():
-            row = int(found[VALUE].is_null().arg_max() or 0)
+        if numbered[VALUE].null_count():
+            row = int(numbered[VALUE].is_null().arg_max() or 0)
             raise bad_row(
                 path, rows[GEOCODE][row], f"lacks an answer of '{group.name}', which is a whole number."
             )
-        return found
+        return numbered
 
 
 def _listed(path: Path, name: str, rows: pl.DataFrame, group: QueryGroup) -> pl.DataFrame:
@@ -410,11 +406,14 @@ def _listed(path: Path, name: str, rows: pl.DataFrame, group: QueryGroup) -> pl.
 
 def _filled(rows: pl.DataFrame, size: int) -> pl.DataFrame:
     """Rows with a 0 for every answer that was left out."""
-    variances = rows.group_by(GEOCODE, maintain_order=True).agg(pl.col(VARIANCE).first())
-    every = variances.join(pl.DataFrame({"answer": np.arange(size, dtype=np.int64)}), how="cross")
-    numbers = rows.select(GEOCODE, "answer", VALUE)
+    first = rows.group_by(GEOCODE, maintain_order=True).agg(pl.col(VARIANCE).first().alias("first"))
+    every = first.join(pl.DataFrame({"answer": np.arange(size, dtype=np.int64)}), how="cross")
+    numbers = rows.select(GEOCODE, "answer", VALUE, VARIANCE)
     joined = every.join(numbers, on=[GEOCODE, "answer"], how="left", maintain_order="left")
-    return joined.select(GEOCODE, "answer", pl.col(VALUE).fill_null(0), VARIANCE)
+    # Only added rows take the variance of another: `_listed` refuses a geounit with several.
+    added = pl.col(VALUE).is_null()
+    variance = pl.when(added).then("first").otherwise(VARIANCE).alias(VARIANCE)
+    return joined.select(GEOCODE, "answer", pl.col(VALUE).fill_null(0), variance)
 
 
 def named_columns(form: Form, table: str, columns: Iterable[str]) -> dict[str, str]:
@@ -468,7 +467,7 @@ def find_files(root: Path, form: Form, schema: Schema) -> SourceFiles:
     for (_, table), items in files.items():
         for item in items:
             _require_columns(item, form, table)
-    found = SourceFiles(
+    source = SourceFiles(
         root,
         form,
         schema,
@@ -477,7 +476,7 @@ def find_files(root: Path, form: Form, schema: Schema) -> SourceFiles:
         protected,
         stamps,
     )
-    return _with_geolevels(found, entries)
+    return _with_geolevels(source, entries)
 
 
 def _with_geolevels(files: SourceFiles, entries: Sequence[Path]) -> SourceFiles:

@@ -294,8 +294,7 @@ def _hierarchies(
 
 
 def _numbers(blocks: pl.Series, is_rest: pl.Series) -> pl.Series:
-    """The tabulation block of each finest geounit, after a check; what stands for blocks that are lacking is as it "
-    "is."""
+    """The tabulation block of each finest geounit, after a check; what stands for lacking blocks is as it is."""
     numbers = tabulation_blocks(blocks)
     _require_tabulation(blocks.filter(~is_rest), numbers.filter(~is_rest))
     return pl.select(pl.when(is_rest).then(blocks).otherwise(numbers)).to_series()

@@ -22,6 +22,7 @@ from tallyveil.report.page import NumberTile, SummaryPoint
 from tallyveil.report.privacy import guess_tile
 from tallyveil.report.release_files import ReleaseFiles, Titles
 from tallyveil.report.wording import grouped, percent
+from tallyveil.schema.schema import PERSON, Unit
 from tallyveil.storage.read import UNREADABLE, parquet_columns, scan_parquet
 
 
@@ -168,7 +169,9 @@ def release_points(
         SummaryPoint(say("What was done"), _done(files)),
         SummaryPoint(say("How sure a count is"), _sure(files, expected, uncertainty)),
         SummaryPoint(say("What not to conclude"), _not(files, sizes[-1], uncertainty)),
-        SummaryPoint(say("What it means for one {unit}", unit=files.unit.one), _single_counts(files, right)),
+        SummaryPoint(
+            say("What it means for one {unit}", unit=_protected(files).one), _single_counts(files, right)
+        ),
     )
 
 
@@ -321,9 +324,17 @@ def _not(files: ReleaseFiles, finest: GeolevelSizes, uncertainty: Uncertainty | 
     return " ".join(sentences)
 
 
+def _protected(files: ReleaseFiles) -> Unit:
+    """Whose record the guarantee is about, in the language of the page."""
+    if files.plan.strategy.records == 1:
+        return files.unit
+    say = files.titles.say
+    return Unit(say(PERSON.one), say(PERSON.many))
+
+
 def _single_counts(files: ReleaseFiles, right: Fraction) -> str:
     titles = files.titles
-    words = guess_words(right, files.declaration.neighbours, files.unit, titles.language)
+    words = guess_words(right, files.declaration.neighbours, _protected(files), titles.language)
     before = [] if files.is_protected else [titles.say(NO_SECRET)]
     after = [titles.say("What is published exactly is not covered.")] if files.plan.invariants else []
     return " ".join((*before, words, *after))
