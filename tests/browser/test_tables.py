@@ -142,6 +142,21 @@ def test_the_command_that_is_shown_gives_the_file_that_is_saved(tables, releases
     )
 
 
+def test_files_that_cannot_be_written(tables):
+    """A form that has no place for the answer has no button; what goes wrong later leaves the answer where it is."""
+    page = tables()
+    page.open("ask=total+by+County")
+    shown = page.text("#answer tbody")
+    page.page.route("**/ask", lambda route: route.fulfill(json={"problem": "no room left"}))
+    page.page.click("#save-px")
+    expect(page.page.locator("#save-problem")).to_have_text("no room left")
+    assert page.text("#answer tbody") == shown
+    page.page.unroute("**/ask")
+    page.open("ask=median+of+voting_age+by+County")
+    saves = page.page.locator("[id^=save-][type=button]")
+    assert [button.get_attribute("id") for button in saves.all()] == ["save-csv", "save-parquet"]
+
+
 def test_areas_by_list_name_map_and_file(tables, releases, tmp_path):
     page = tables()
     page.open("ask=total+by+County")
@@ -181,6 +196,9 @@ def test_areas_by_list_name_map_and_file(tables, releases, tmp_path):
     (tmp_path / "wrong.csv").write_text("town,part\n1,2\n3,4\n")
     page.page.set_input_files("#areas-file", tmp_path / "wrong.csv")
     expect(page.page.locator("#fields [role=alert]")).to_contain_text("wrong.csv lacks the column")
+    (tmp_path / "quoted.csv").write_text('"geocode";"part"\n"1";"2"\n')
+    page.page.set_input_files("#areas-file", tmp_path / "quoted.csv")
+    expect(page.page.locator("#fields [role=alert]")).to_contain_text("quoted.csv")
 
 
 def test_every_number(tables):

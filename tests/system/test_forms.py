@@ -2,12 +2,13 @@
 
 import json
 import logging
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.small_jobs import households, stays, table
+from tests.small_jobs import GAUSSIAN, households, stays, table
 from tests.system.test_non_interference import GROUPS, HOUSEHOLDS, SAFETAB, TABLE_RUN, persons
 
 import tallyveil
@@ -181,13 +182,38 @@ def test_a_publication_can_be_made_again(released, published, tmp_path):
     assert not tallyveil.verify(tmp_path / "px", releases=[released]).holds
 
 
+def with_texts(inputs, texts, folder):
+    """Inputs with other texts in the place of some."""
+    inputs(folder)
+    for path in folder.iterdir():
+        text = path.read_text()
+        for old, new in texts.items():
+            text = text.replace(old, new)
+        path.write_text(text)
+
+
 @pytest.mark.parametrize(
     ("inputs", "job", "tables"),
     [
         (persons, SAFETAB, ("t1-us.parquet", "t2-us.parquet")),
         (households, HOUSEHOLDS, ("t3-us.parquet", "t4-us.parquet")),
-        (stays, GROUPS, ("totals/codes.parquet", "cells/codes.parquet")),
-        (table, TABLE_RUN, ("table.parquet",)),
+        # A grouping has the name of an attribute, and an attribute that of a measure.
+        (
+            partial(
+                with_texts, stays, {'name = "region"': 'name = "sex"', '"code", "region"': '"code", "sex"'}
+            ),
+            GROUPS,
+            ("totals/codes.parquet", "cells/codes.parquet"),
+        ),
+        (
+            partial(
+                with_texts,
+                partial(table, law=GAUSSIAN + 'outputs = "nonnegative"\n'),
+                {'"b"': '"estimate_margin"', "a,b,n": "a,estimate_margin,n"},
+            ),
+            TABLE_RUN,
+            ("table.parquet",),
+        ),
     ],
     ids=["safetab", "households", "groups", "table"],
 )

@@ -25,6 +25,7 @@ def answer_in_file(
     earlier: AnyPath | None = None,
     draws: AnyPath | None = None,
     out: AnyPath | None = None,
+    language: Text | None = None,
     level: Number = 0.95,
     limit: Number = LIMIT,
     workers: Workers | None = None,
@@ -41,21 +42,25 @@ def answer_in_file(
         earlier: Folder of another release, whose answer to the same question is subtracted; None for none.
         draws: Folder with draws of the release, from which each number is computed, too; None for none.
         out: A file that ends in .csv, .parquet, .json (JSON-stat), .px or .xlsx; None to write nothing.
+        language: The language of labels in the file, which CSV and Parquet do not have; None for the first of the
+            release.
         level, limit, workers: As for `Release.ask`.
     Raises:
         TallyveilError: as `Release.ask` and `Answer.minus`; or a file cannot be read, has another ending, lies in the
-            release, is there already, or cannot be written.
+            release, is there already, cannot hold such an answer, or cannot be written.
     """
     from tallyveil.geography.tables import read_districts
     from tallyveil.postprocess.derived.ask import Terms, answer_question
     from tallyveil.postprocess.derived.question import read_question
-    from tallyveil.products.topdown.answer_files import write_answer_file
+    from tallyveil.products.topdown.answer_files import refuse_ending, write_answer_file
 
     folders = [Path(folder) for folder in (release, earlier) if folder is not None]
     place = None if out is None else Path(out)
+    understood = read_question(question)
     # Before anything is computed, because that may take minutes.
     if place is not None:
         _refuse_place(place, folders)
+        refuse_ending(place.suffix, understood, compared=earlier is not None, drawn=draws is not None)
     if draws is not None and earlier is not None:
         raise ConfigError(
             "--from-draws DRAWS has draws of one release, and --earlier RUN asks for the difference of two. Give one "
@@ -66,7 +71,6 @@ def answer_in_file(
         raise ConfigError(
             "--district-column NAME can be given only together with --district FILE.", code="bad-flag"
         )
-    understood = read_question(question)
     districts = None
     if district is not None:
         read = read_districts(Path(district), district_column, "--district-column NAME")
@@ -78,7 +82,7 @@ def answer_in_file(
         answers.append(answer_question(folder, understood, districts=districts, per=numbers, terms=terms))
     answer = answers[0].minus(answers[1]) if len(answers) > 1 else answers[0]
     if place is not None:
-        write_answer_file(answer, question, place, folders[0])
+        write_answer_file(answer, question, place, folders[0], language)
     return answer
 
 

@@ -46,13 +46,18 @@ def write_demo(folder: Path, blocks: int) -> Path:
     labels = (resources.files("tallyveil.api.release_files") / "demo-labels.toml").read_text(encoding="utf-8")
     text = file.read_text(encoding="utf-8")
     book = f'[book] # what all releases of this register may cost together\npath = "{BOOK_FILE}"\n\n'
-    text = text.replace("[geography]", f"{book}[geography]", 1)
-    text = text.replace(
-        'path = "geography.parquet"\n', f'path = "geography.parquet"\nnames = "{NAMES_FILE}"\n'
-    )
+    text = _put(text, "\n", book, "[geography]")
+    text = _put(text, 'path = "geography.parquet"\n', f'names = "{NAMES_FILE}"\n', "")
     write_text(file, f"{text}\n{labels}")
     try:
         unfinished.rename(folder)
     except OSError as error:
         raise store_error(folder, error) from error
     return folder / "release.toml"
+
+
+def _put(text: str, before: str, more: str, behind: str) -> str:
+    """A release file with more between two texts that follow each other in it."""
+    # Raises ValueError where they do not: a demo without its book or its names is none.
+    at = text.index(before + behind) + len(before)
+    return text[:at] + more + text[at:]

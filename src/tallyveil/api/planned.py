@@ -233,7 +233,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         from tallyveil.report.release_files import schema_titles
-        from tallyveil.report.wording import listed, rounded
+        from tallyveil.report.wording import rounded
+        from tallyveil.words.listing import listed
 
         guarantee, titles = self.guarantee, schema_titles(self.schema)
         lines = [

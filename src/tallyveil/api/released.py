@@ -469,7 +469,7 @@ class Release(WithMeasurements):
 
     def _lead(self) -> str:
         from tallyveil.report.release_files import schema_titles
-        from tallyveil.report.wording import listed
+        from tallyveil.words.listing import listed
 
         titles = schema_titles(self._schema)
         attributes = listed([titles.factor(name) for name in self._schema.attribute_names])

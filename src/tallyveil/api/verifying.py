@@ -898,8 +898,8 @@ def _require_remade(root: Path, make: Callable[[Path], object]) -> None:
 
 def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     """The verdict on the site of an explorer."""
-    from tallyveil.explore.files import EXPLORER, PARTS, TOP, copy_pages
-    from tallyveil.explore.site import remake_site
+    from tallyveil.explore.files import EXPLORER, PARTS, TOP
+    from tallyveil.explore.site import copy_program, remake_site
 
     look = _Parts(root)
     others = {path.name for path in root.iterdir()} - TOP
@@ -907,7 +907,7 @@ def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     def pages() -> None:
         require_fits(not others, f"{_named(others)} lies beside the parts of a site")
         with tempfile.TemporaryDirectory() as place:
-            copy_pages(Path(place), EXPLORER)
+            copy_program(root, Path(place))
             for part in (*PARTS, *EXPLORER):
                 ours, theirs = (
                     {path.relative_to(top).as_posix(): path.read_bytes() for path in _files(top, part)}

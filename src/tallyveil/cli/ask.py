@@ -106,8 +106,8 @@ def ask(
     The page "ask" of the documentation explains it.
 
     Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
-    budget. Writes nothing into RUN. With --language, labels of RUN are shown in the place of names of levels; CSV,
-    Parquet and --json keep the names.
+    budget. Writes nothing into RUN. With --language, labels of RUN are shown in the place of names of levels, also
+    in files of JSON-stat, PX and Excel; CSV, Parquet and --json keep the names.
     """
     import polars as pl
 
@@ -128,6 +128,7 @@ def ask(
         earlier=earlier,
         draws=from_draws,
         out=out,
+        language=language,
         level=level,
         limit=limit,
         workers=workers,

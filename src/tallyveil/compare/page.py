@@ -13,8 +13,9 @@ from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.files.evaluation import WARNING
 from tallyveil.report.page import SummaryPoint, write_page
 from tallyveil.report.svg import Picture
-from tallyveil.report.wording import duration, listed, name_title, percent, rounded
+from tallyveil.report.wording import duration, name_title, percent, rounded
 from tallyveil.version import VERSION
+from tallyveil.words.listing import listed
 
 PAGE: Final = "comparison.html"
 ABSENT: Final = "–"

@@ -24,9 +24,10 @@ from tallyveil.geography.areas import names_in
 from tallyveil.geography.tables import read_districts
 from tallyveil.postprocess.derived.answer import Answer
 from tallyveil.postprocess.derived.ask import AskedRelease, Terms
+from tallyveil.postprocess.derived.asking import names_of_rows
 from tallyveil.postprocess.derived.question import read_question
 from tallyveil.printable import short_name
-from tallyveil.products.topdown.answer_files import ENDINGS, write_answer_file
+from tallyveil.products.topdown.answer_files import ENDINGS, endings_of, write_answer_file
 from tallyveil.report.release_files import schema_titles
 from tallyveil.report.stated import STATED
 from tallyveil.storage.json_files import JsonObject
@@ -86,8 +87,8 @@ class AskingPage:
 
         Args:
             asked: `ask` is "begin", "plan" (with `name` and `content`, a file in Base64), "answer" or "file" (with
-                `question`, `level`, `threshold` and `plan`; of an answer, `language` is that of the names of areas; a
-                file has an `ending`).
+                `question`, `level`, `threshold` and `plan`; `language` is that of names and labels; a file has
+                an `ending`).
         Returns:
             What was asked for, and `problem`: what is wrong, if anything.
         """
@@ -107,7 +108,9 @@ class AskingPage:
             case "answer":
                 return self._shown(*self._answered(asked), str(asked.get("language")))
             case "file":
-                return self._file(str(asked.get("ending")), *self._answered(asked))
+                return self._file(
+                    str(asked.get("ending")), *self._answered(asked), str(asked.get("language"))
+                )
         raise _unknown()
 
     def _opened(self) -> AskedRelease:
@@ -165,6 +168,7 @@ class AskingPage:
             "covers": language_of(language).stated(answer.covers, STATED) or answer.covers,
             "limit": answer.limit,
             "is_counts": answer.is_counts,
+            "endings": list(endings_of(answer)),
         }
 
     def _names(self, question: str, table: pl.DataFrame, language: str) -> list[str | None] | None:
@@ -172,24 +176,25 @@ class AskingPage:
         hierarchies = self._opened().release.hierarchies
         if hierarchies.names is None or "geocode" not in table.columns:
             return None
-        kinds = hierarchies.names["geolevel"].unique().to_list()
-        asked = {name.casefold() for name in read_question(question).by}
-        (kind,) = [kind for kind in kinds if kind.casefold() in asked][:1] or [None]
-        if kind is None:
+        _, kinds = names_of_rows(read_question(question), self._opened().release.schema, hierarchies)
+        of_kind = hierarchies.names.filter(pl.col("geolevel").is_in(kinds))
+        if of_kind.is_empty():
             return None
-        named = names_in(hierarchies.names.filter(pl.col("geolevel") == kind), language).drop("geolevel")
+        named = names_in(of_kind, language).drop("geolevel")
         return (
             table.select("geocode")
             .join(named, on="geocode", how="left", maintain_order="left")["name"]
             .to_list()
         )
 
-    def _file(self, ending: str, question: str, answer: Answer) -> JsonObject:
+    def _file(self, ending: str, question: str, answer: Answer, language: str) -> JsonObject:
         if ending not in ENDINGS:
             raise _unknown()
+        # The page of a release without labels names no language.
+        labelled = language if language in self._opened().release.stated.languages else None
         with TemporaryDirectory(prefix="tallyveil-answer-") as folder:
             path = inside(Path(folder), f"answer{ending}")
-            write_answer_file(answer, question, path, self._root)
+            write_answer_file(answer, question, path, self._root, labelled)
             return {"content": base64.b64encode(path.read_bytes()).decode("ascii")}
 
 

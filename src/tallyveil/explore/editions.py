@@ -18,7 +18,7 @@ from tallyveil.report.release_files import Titles, schema_titles
 from tallyveil.report.stated import STATED
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.words.language import ENGLISH, Language, language_of
+from tallyveil.words.language import ENGLISH, Language, language_name, language_of
 
 
 def edition_entries(release: OpenedRelease, signature: Signature) -> list[JsonObject]:
@@ -40,15 +40,14 @@ def _edition(release: OpenedRelease, signature: Signature, tag: str) -> JsonObje
     labels, language = release.plan.labels_in(tag), language_of(tag)
     titles = schema_titles(release.schema, labels, language)
     intervals, forms = release.intervals, dict(labels.geolevels)
-    known = tag.partition("-")[0] == language.tag
     return {
         "tag": tag,
-        "language": language.name if known else tag,
+        "language": language_name(tag),
         "words": None if language is ENGLISH else language.tag,
         "name": labels.title or release.name,
         "unit": titles.unit.many,
         "warnings": [_said(language, warning) for warning in marks_of(release.manifest).warnings],
-        "guarantee": _guarantee(release, titles),
+        "guarantee": guarantee_sentences(release, titles),
         "signature": signature_sentence(signature, language),
         "no_intervals": None if intervals is not None else language.say(NO_INTERVALS),
         "covers": None if intervals is None else _said(language, intervals["covers"]),
@@ -66,8 +65,8 @@ def _said(language: Language, sentence: str) -> str:
     return language.stated(sentence, STATED) or sentence
 
 
-def _guarantee(release: OpenedRelease, titles: Titles) -> list[str]:
-    """The sentences of `guarantee_sentences` in a language."""
+def guarantee_sentences(release: OpenedRelease, titles: Titles) -> list[str]:
+    """What the release promises, in plain sentences of the language of titles."""
     privacy, say = release.manifest.privacy, titles.say
     _, neighbours = NEIGHBOURS[Neighbours(privacy["neighbours"])]
     _, mechanism = MECHANISMS[Mechanism(privacy["mechanism"])]

@@ -3,16 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from tallyveil.accounting.events import Neighbours
-from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import ContentInPart, Many
 from tallyveil.errors import ConfigError
 from tallyveil.explore.areas import Kind, kind_entries, write_lists
 from tallyveil.explore.asking import asking_entry
 from tallyveil.explore.district import DISTRICT_FILE, write_district
-from tallyveil.explore.editions import edition_entries, signature_sentence
+from tallyveil.explore.editions import edition_entries, guarantee_sentences, signature_sentence
 from tallyveil.explore.files import (
     EXPLORER,
     OTHER,
@@ -28,12 +26,12 @@ from tallyveil.explore.tables import NO_INTERVALS, WrittenTables, write_other_ta
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.marks import Marks, joint_marks, marks_of
 from tallyveil.files.signatures import Signature, signature_of
-from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS
-from tallyveil.report.wording import listed
+from tallyveil.report.release_files import schema_titles
 from tallyveil.storage.json_files import JsonObject, read_declared, read_json_object
 from tallyveil.storage.outputs import refuse_output_inside
 from tallyveil.version import VERSION
 from tallyveil.words.language import language_of
+from tallyveil.words.listing import listed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,21 +101,6 @@ def _areas_differ(first: Kind, second: Kind) -> str | None:
     if first.codes.sort().equals(second.codes.sort()):
         return f"its areas of {first.name} stand in another order, because they lie in other areas"
     return f"its areas of {first.name} are others"
-
-
-def guarantee_sentences(release: OpenedRelease) -> list[str]:
-    """What the release promises, in plain sentences."""
-    privacy, unit = release.manifest.privacy, release.schema.unit
-    _, neighbours = NEIGHBOURS[Neighbours(privacy["neighbours"])]
-    _, mechanism = MECHANISMS[Mechanism(privacy["mechanism"])]
-    exact = listed(list(privacy["exact"].get("invariants", privacy.get("invariants", []))))
-    return [
-        mechanism,
-        f"{privacy['statement'][0].upper()}{privacy['statement'][1:]}.",
-        neighbours.format(unit=unit.one),
-        *([f"Published exactly, without noise: {exact}."] if exact else []),
-        privacy["post_processing"],
-    ]
 
 
 def intervals_entry(release: OpenedRelease) -> JsonObject | None:
@@ -238,10 +221,31 @@ class _StatedRelease(ContentInPart):
     signature: str
 
 
+class _StatedEdition(_StatedRelease):
+    tag: str
+
+
 class _StatedSite(_StatedRelease):
     tables: Many[_StatedTable]
     compared: _StatedRelease | None
-    editions: Many[_StatedRelease] = ()
+    editions: Many[_StatedEdition] = ()
+
+
+_MEND: Final = "Make the site again."
+
+
+def copy_program(site: Path, out: Path) -> None:
+    """Copy the pages of a site and their sentences in its languages, so that the two can be compared.
+
+    Args:
+        site: Folder of a site.
+        out: Folder to fill.
+    Raises:
+        StoreError: the site does not say what it shows, or a file cannot be written.
+    """
+    _, stated = read_declared(site / SITE_FILE, _StatedSite, _MEND)
+    copy_pages(out, EXPLORER)
+    copy_words(out, [edition.tag for edition in stated.editions])
 
 
 def remake_site(site: Path, out: Path, roots: Sequence[Path]) -> None:
@@ -257,11 +261,10 @@ def remake_site(site: Path, out: Path, roots: Sequence[Path]) -> None:
     Raises:
         StoreError, ConfigError: as for `make_site`, or the site does not say what it shows.
     """
-    mend = "Make the site again."
-    _, stated = read_declared(site / SITE_FILE, _StatedSite, mend)
+    _, stated = read_declared(site / SITE_FILE, _StatedSite, _MEND)
     compared = roots[1] if len(roots) > 1 else None
     make_site(roots[0], out, tables=[table.name for table in stated.tables], compared=compared)
-    content = read_json_object(out / SITE_FILE, mend)
+    content = read_json_object(out / SITE_FILE, _MEND)
     unsigned = signature_sentence(Signature())
     for release, entry in ((stated, content), (stated.compared, content["compared"])):
         if release is not None and entry is not None and release.signature == unsigned:
@@ -281,7 +284,7 @@ def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRele
         "made_by": f"tallyveil {VERSION}",
         "run": release.manifest.run,
         "warnings": list(marks_of(release.manifest).warnings),
-        "guarantee": guarantee_sentences(release),
+        "guarantee": guarantee_sentences(release, schema_titles(release.schema)),
         "signature": signature_sentence(signature),
         "kinds": kind_entries(release.areas),
         "finest": release.areas.finest,

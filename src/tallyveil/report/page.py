@@ -17,7 +17,7 @@ from tallyveil.files.signatures import PAGE_DRAWN, signature_of
 from tallyveil.printable import shown
 from tallyveil.report.wording import detail_title, grouped, margin, percent, rounded, unbroken
 from tallyveil.storage.write import write_text
-from tallyveil.words.language import ENGLISH, Language
+from tallyveil.words.language import ENGLISH, Language, language_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -127,13 +127,11 @@ def write_editions(root: Path, template: str, editions: Sequence[Edition], *, mo
         found = environment.get_template(template)
         content = found.render({**values, "layout": "content.html.j2"})
         title = "".join(found.blocks["title"](found.new_context(values)))
-        # In the words of the language, or by its tag where the product does not know it.
-        known = edition.tag.partition("-")[0] == edition.language.tag
         shown_editions.append(
             {
                 "tag": edition.tag,
                 "language": edition.language,
-                "name": edition.language.name if known else edition.tag,
+                "name": language_name(edition.tag),
                 "title": Markup(title),
                 "content": Markup(content),
             }
@@ -221,8 +219,7 @@ def _templates(module: str, language: Language, suffix: str = "") -> "Environmen
 
 
 def _plain_in(language: Language) -> Callable[[Any], Any]:
-    """Write numbers as a language does, and make plain text printable, without characters that reverse its "
-    "direction."""
+    """Write numbers as a language does, and plain text printable, without characters that reverse its direction."""
 
     def plain(value: Any) -> Any:
         value = language.figure(value)

@@ -21,11 +21,12 @@ from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.plans.release import StatedPlan
 from tallyveil.report.page import anchor_suffix
-from tallyveil.report.wording import listed, name_title, percent, rounded, signed
+from tallyveil.report.wording import name_title, percent, rounded, signed
 from tallyveil.schema.labels import NO_LABELS, Forms, Labels
 from tallyveil.schema.presets import titles_of
 from tallyveil.schema.schema import Schema, Unit
 from tallyveil.words.language import ENGLISH, Language, language_of, phrase
+from tallyveil.words.listing import listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from markupsafe import Markup
 
 from tallyveil.accounting.numbers import at_most, delta_text
-from tallyveil.words.language import ENGLISH, Figure, Language, MarkedFigure
+from tallyveil.words.language import Figure, MarkedFigure
 
 
 def grouped(value: int) -> str:
@@ -104,13 +104,6 @@ def name_title(name: str) -> str:
 def detail_title(detail: str) -> str:
     """The detail of a group for reading: `sex * broad_age` becomes "sex × broad age"."""
     return name_title(detail).replace(" * ", " × ")
-
-
-def listed(items: list[str], language: Language = ENGLISH) -> str:
-    """The items separated by commas, with "and" before the last; "none" if there are none."""
-    if len(items) < 2:
-        return items[0] if items else language.say("none")
-    return language.say("{first} and {last}", first=", ".join(items[:-1]), last=items[-1])
 
 
 def margin(value: float) -> str:

@@ -118,6 +118,18 @@ def language_of(tag: str | None) -> Language:
     return Language(base, name, sentences_of(base), thousands, decimal, singular)
 
 
+def language_name(tag: str) -> str:
+    """What readers choose a language by: what it calls itself, with the tag where that says more, such as "de-AT".
+
+    Args:
+        tag: As in the labels of a release; where the product does not know its language, it is its name.
+    """
+    language = language_of(tag)
+    if tag.partition("-")[0] != language.tag:
+        return tag
+    return language.name if tag == language.tag else f"{language.name} ({tag})"
+
+
 def sentences_of(tag: str) -> dict[str, str]:
     """The file of a language: what each English sentence is there."""
     text = (files(__package__) / f"{tag}.json").read_text(encoding="utf-8")

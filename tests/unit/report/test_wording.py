@@ -3,6 +3,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.report import wording
+from tallyveil.words.listing import listed
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,6 @@ def test_a_group_is_no_groups() -> None:
 
 def test_names_and_lists() -> None:
     assert wording.name_title("Block_Group") == "Block Group"
-    assert [wording.listed(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [listed(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
         "none", "a", "a and b", "a, b and c",
     ]  # fmt: skip

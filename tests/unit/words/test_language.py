@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, nodes
 
-from tallyveil.words.language import ENGLISH, TAGS, Figure, language_of, sentences_of
+from tallyveil.words.language import ENGLISH, TAGS, Figure, language_name, language_of, sentences_of
 
 SOURCE = Path(__file__).parents[3] / "src" / "tallyveil"
 SAYING = {"say", "phrase", "counted"}
@@ -92,3 +92,9 @@ def test_sentences_and_numbers_are_said_in_the_language():
 def test_nouns_follow_the_number():
     said = [language_of(tag).counted(0, "{number} geounit", "{number} geounits") for tag in TAGS]
     assert said == ["0 geounits", "0 Gebietseinheiten", "0 unité"]
+
+
+def test_two_languages_never_have_one_name():
+    tags = ["de", "de-AT", "it", "it-CH", "en", "en-GB"]
+    names = ["Deutsch", "Deutsch (de-AT)", "it", "it-CH", "English", "English (en-GB)"]
+    assert list(map(language_name, tags)) == names

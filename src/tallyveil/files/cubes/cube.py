@@ -20,6 +20,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
+from tallyveil.files.intervals import DECIMALS
 from tallyveil.schema.answer_columns import code_expression
 
 Texts = Mapping[str, str]
@@ -44,21 +45,23 @@ class Measure:
     Attributes:
         name: Its column.
         concept: Its concept in SDMX.
-        decimals: How many decimals of it are shown. Files hold all that were published.
+        decimals: How many decimals of it are shown.
+        scale: How many a form writes that has a fixed number: those that estimates have. Other forms write all.
         is_whole: Whether it is always a whole number.
     """
 
     name: str
     concept: str
     decimals: int = 2
+    scale: int = DECIMALS
     is_whole: bool = False
 
 
-COUNT: Final = Measure("count", "OBS_VALUE", 0, is_whole=True)
+COUNT: Final = Measure("count", "OBS_VALUE", 0, 0, is_whole=True)
 ESTIMATE: Final = Measure("estimate", "ESTIMATE")
 STANDARD_ERROR: Final = Measure("standard_error", "STANDARD_ERROR")
-LOWER: Final = Measure("lower", "LOWER_BOUND", 0, is_whole=True)
-UPPER: Final = Measure("upper", "UPPER_BOUND", 0, is_whole=True)
+LOWER: Final = Measure("lower", "LOWER_BOUND", 0, 0, is_whole=True)
+UPPER: Final = Measure("upper", "UPPER_BOUND", 0, 0, is_whole=True)
 MARGIN: Final = Measure("margin", "MARGIN")
 ESTIMATE_MARGIN: Final = Measure("estimate_margin", "ESTIMATE_MARGIN")
 

@@ -73,7 +73,7 @@ FORMS: Final[Mapping[str, Form]] = {
     "sdmx": Form("SDMX-CSV 2.0", sdmx.FILES, (TABLES, sdmx.STRUCTURE), sdmx.refuse, sdmx.write),
     "json-stat": Form("JSON-stat 2.0", json_stat.FILES, (TABLES,), json_stat.refuse, json_stat.write),
     "px": Form("PX (PC-Axis)", px.FILES, (TABLES,), px.refuse, px.write),
-    "xlsx": Form("Excel workbook", xlsx.FILES, (xlsx.WORKBOOK,), xlsx.refuse, xlsx.write),
+    "xlsx": Form("Excel workbook", xlsx.FILES, (xlsx.WORKBOOK, xlsx.ROWS), xlsx.refuse, xlsx.write),
 }
 """The forms of a publication of cubes, by the word that names each in commands and in `publication.json`."""
 

@@ -2,7 +2,8 @@
 
 The dimensions of the table are the stub, and which number of an observation a value is, is the heading. Texts stand in
 all languages of the release. Within texts of PX there is no way to write a quotation mark: in texts for readers a
-typographic one takes its place, and codes that hold one are refused. The files are UTF-8, which their CODEPAGE says.
+typographic one takes its place, and codes that hold one are refused. So are codes with white space that texts on one
+line do not keep. The files are UTF-8, which their CODEPAGE says.
 
 PX needs a value at every place. Where a table has none, its place holds `".."`. No keyword holds the time of writing,
 so the same release gives the same bytes.
@@ -20,7 +21,6 @@ from tallyveil.files.cubes.cube import COUNT, EXACT, FREE, NOISY, PLACE, STATUS,
 from tallyveil.files.cubes.edition import CubeFile, Edition, table_path
 from tallyveil.files.cubes.sdmx import joined_id
 from tallyveil.files.cubes.words import word
-from tallyveil.files.intervals import DECIMALS
 from tallyveil.storage.write import write_file
 
 FILES: Final = "Each file below tables/ is a table (PX, version 2013)."
@@ -31,6 +31,8 @@ MOST_PLACES: Final = 50_000_000
 gigabytes with dots."""
 _BLOCK: Final = 1 << 20
 """Places that are filled at once."""
+_NO_CODE: Final = r'["\p{C}\p{Zl}\p{Zp}]|[^\S ]|  |^ | $'
+"""What no code may hold: in texts of PX it becomes a space, or nothing, and two codes would become one."""
 _MISSING: Final = '".."'
 
 
@@ -38,12 +40,13 @@ def refuse(edition: Edition) -> None:
     """Refuse codes that PX cannot write, and tables that are nearly empty and large; raises ConfigError."""
     for cube in edition.cubes:
         for dimension in cube.dimensions:
-            wrong = dimension.codes.filter(dimension.codes.str.contains(r'["\p{C}\p{Zl}\p{Zp}]'))
+            wrong = dimension.codes.filter(dimension.codes.str.contains(_NO_CODE))
             if len(wrong):
                 raise ConfigError(
-                    f"{dimension.name!r} of the table {cube.table!r} has {len(wrong):,} code(s) with a quotation mark "
-                    f"or a control character, such as {wrong[0]!a:.80}, which PX has no way to write. Publish the "
-                    "table in another form, or rename them in the files of the release.",
+                    f"{dimension.name!r} of the table {cube.table!r} has {len(wrong):,} code(s) with a quotation mark, "
+                    f"a control character, or white space other than single spaces within, such as {wrong[0]!a:.80}, "
+                    "which PX has no way to write. Publish the table in another form, or rename them in the files of "
+                    "the release.",
                     code="publish-names",
                 )
         if not cube.is_whole and cube.size > MOST_PLACES:
@@ -81,7 +84,7 @@ def _head(cube: Cube, edition: Edition) -> Iterator[str]:
     yield f'LANGUAGE="{first}";'
     if others:
         yield f"LANGUAGES={_list(edition.languages)};"
-    yield f"DECIMALS={0 if cube.measures == (COUNT,) else DECIMALS};"
+    yield f"DECIMALS={max(measure.scale for measure in cube.measures)};"
     yield "SHOWDECIMALS=0;"
     yield f"MATRIX={_quoted(joined_id(cube.key))};"
     # Sums of standard errors, and of ends of intervals, are none.
@@ -202,7 +205,7 @@ def _write_data(stream: BinaryIO, cube: Cube) -> None:
 def _fixed(measure: Measure) -> pl.Expr:
     """A number without an exponent, which programs of PX do not read."""
     column = pl.col(measure.name)
-    return column if measure.is_whole else column.cast(pl.Decimal(scale=DECIMALS))
+    return column if measure.is_whole else column.cast(pl.Decimal(scale=measure.scale))
 
 
 def _filled(cube: Cube) -> Iterator[pl.DataFrame]:

@@ -61,6 +61,7 @@ _TITLES: Final = {
     "UNIT_MULT": "unit multiplier",
     "DECIMALS": "decimals",
 }
+_OUR_LISTS: Final = (OBS_STATUS, CONF_STATUS, UNIT)
 _MEASURES: Final = (COUNT, ESTIMATE, STANDARD_ERROR, LOWER, UPPER, MARGIN, ESTIMATE_MARGIN)
 _CONCEPTS: Final = "CS_TALLYVEIL"
 _TAKEN: Final = frozenset(
@@ -281,7 +282,8 @@ def _write_structures(xml: _Xml, edition: Edition) -> None:
                 code: {language: texts[language] for language in languages} for code, texts in units.items()
             },
         }
-        for name, codes in lists.items():
+        for name in _OUR_LISTS:
+            codes = lists[name]
             with xml.element("str:Codelist", _identity(f"CL_{name}", edition)):
                 xml.names(_words(languages, _TITLES[name]))
                 for code, names in codes.items():
@@ -382,8 +384,10 @@ def _number(measure: Measure) -> str:
 
 
 def _list_id(dimension: Dimension) -> str:
-    # Areas of a geolevel and the levels of an attribute may have one name.
-    return f"CL_{'AREA-' if dimension.role == 'geo' else ''}{joined_id([dimension.list_name])}"
+    # Areas of a geolevel and the levels of an attribute may have one name, and an attribute that of a list of ours.
+    name = joined_id([dimension.list_name])
+    is_ours = name in _OUR_LISTS or name.startswith("X_")
+    return f"CL_{'AREA-' if dimension.role == 'geo' else 'X_' if is_ours else ''}{name}"
 
 
 def _identity(name: str, edition: Edition) -> dict[str, str]:

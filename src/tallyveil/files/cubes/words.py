@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tallyveil.words.language import language_of, phrase
+from tallyveil.words.listing import listed
 
 WORDS: Final[Mapping[str, str]] = {
     "by": phrase("{what} by {dimensions}"),
-    "and": phrase(" and "),
     "of": phrase("{title} ({geolevel})"),
     "area": phrase("Code"),
     "period": phrase("Period"),
@@ -68,13 +68,7 @@ def word(language: str, key: str, **values: str) -> str:
     return language_of(language).say(WORDS[key], **values)
 
 
-def listed_in(language: str, names: Sequence[str]) -> str:
-    """Names in a sentence."""
-    *others, last = names
-    return f"{', '.join(others)}{word(language, 'and')}{last}" if others else last
-
-
 def titled(language: str, what: str, dimensions: Sequence[str]) -> str:
     """The title of a table that has none: what it counts, by what."""
-    title = word(language, "by", what=what, dimensions=listed_in(language, dimensions))
+    title = word(language, "by", what=what, dimensions=listed(dimensions, language_of(language)))
     return title[:1].upper() + title[1:]

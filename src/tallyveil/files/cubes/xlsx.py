@@ -17,9 +17,12 @@ from tallyveil.errors import ConfigError
 from tallyveil.files.cubes.cube import PLACE, STATUS, Cube
 from tallyveil.files.cubes.edition import CubeFile, Edition
 from tallyveil.files.cubes.words import word
+from tallyveil.storage.outputs import remove
 from tallyveil.storage.write import write_file
 
 WORKBOOK: Final = "tables.xlsx"
+ROWS: Final = "tables.xlsx.rows"
+"""Folder of the rows that have been read, while the workbook is written: its files have random names."""
 FILES: Final = "tables.xlsx is a workbook with a cover, a list of contents, and a sheet for each table."
 MOST_ROWS: Final = 1_048_576
 """Rows of a sheet of Excel."""
@@ -33,13 +36,23 @@ _FRAME: Final = 1 << 16
 """Observations that are taken out of a frame at once; as objects of Python they need some hundred bytes each."""
 
 
-def refuse(edition: Edition) -> None:
-    """Refuse tables that are longer than a sheet, and work without the package; raises ConfigError."""
-    if find_spec("xlsxwriter") is None:
+def has_package() -> bool:
+    """Whether the package that writes workbooks is installed."""
+    return find_spec("xlsxwriter") is not None
+
+
+def require_package() -> None:
+    """Refuse work without the package that writes workbooks; raises ConfigError."""
+    if not has_package():
         raise ConfigError(
             "an Excel workbook needs the package xlsxwriter. Install it with `pip install 'tallyveil[xlsx]'`.",
             code="xlsx-extra",
         )
+
+
+def refuse(edition: Edition) -> None:
+    """Refuse tables that are longer than a sheet, and work without the package; raises ConfigError."""
+    require_package()
     for cube in edition.cubes:
         if cube.n_rows > MOST_ROWS - _ABOVE:
             where = f" for {cube.geolevel!r}" if cube.geolevel else ""
@@ -53,17 +66,21 @@ def refuse(edition: Edition) -> None:
 
 def write(out: Path, edition: Edition) -> list[CubeFile]:
     """Write the workbook."""
-    write_file(out / WORKBOOK, lambda path: _write(path, edition))
+    try:
+        write_file(out / WORKBOOK, lambda path: _write(path, out / ROWS, edition))
+    finally:
+        remove(out / ROWS)
     return [CubeFile(WORKBOOK)]
 
 
-def _write(path: Path, edition: Edition) -> None:
+def _write(path: Path, rows: Path, edition: Edition) -> None:
     from xlsxwriter import Workbook
 
-    # Rows go to a file beside the workbook as they come; no text becomes a number, a formula or a link by itself.
+    rows.mkdir(exist_ok=True)
+    # Rows go to a file as they come; no text becomes a number, a formula or a link by itself.
     options = {
         "constant_memory": True,
-        "tmpdir": str(path.parent),
+        "tmpdir": str(rows),
         "strings_to_numbers": False,
         "strings_to_formulas": False,
         "strings_to_urls": False,

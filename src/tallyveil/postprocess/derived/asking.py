@@ -225,25 +225,19 @@ def asking(
 
 def _understood(question: Question, release: FinishedRelease) -> tuple[str | None, list[Axis]]:
     """The geolevel or family of the rows, and what is said of each attribute."""
-    schema, kinds = release.schema, _kinds(release.hierarchies)
-    kind: str | None = None
+    schema = release.schema
+    names, kinds = names_of_rows(question, schema, release.hierarchies)
+    if len(kinds) > 1:
+        raise refused(f"the rows are by {kinds[0]!r} and by {kinds[1]!r}. Keep one geolevel or family.")
     factors: dict[str, Factor] = {}
-    for name in question.by:
-        known = known_name(
-            name, (*schema.factor_names, *kinds), "attribute, recode, geolevel or family of this release"
-        )
-        if known in schema.factor_names:
-            (factor,) = (item for item in schema.query(known).factors if item.name is not None)
-            if factor.attribute in factors:
-                raise refused(
-                    f"the rows are by {factors[factor.attribute].name!r} and by {known!r}, which are both of attribute "
-                    f"{factor.attribute!r}. Keep one of them."
-                )
-            factors[factor.attribute] = factor
-        elif kind is not None:
-            raise refused(f"the rows are by {kind!r} and by {known!r}. Keep one geolevel or family.")
-        else:
-            kind = known
+    for name in names:
+        (factor,) = (item for item in schema.query(name).factors if item.name is not None)
+        if factor.attribute in factors:
+            raise refused(
+                f"the rows are by {factors[factor.attribute].name!r} and by {name!r}, which are both of attribute "
+                f"{factor.attribute!r}. Keep one of them."
+            )
+        factors[factor.attribute] = factor
     conditions = [_condition(schema, condition) for condition in question.where]
     kept = None
     if question.share_of is not None:
@@ -260,7 +254,22 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
             raise refused(
                 f"{axis.name!r} is a column of numbers of an answer. Ask by a recode with another name."
             )
-    return kind, axes
+    return (kinds[0] if kinds else None), axes
+
+
+def names_of_rows(
+    question: Question, schema: Schema, hierarchies: Hierarchies
+) -> tuple[list[str], list[str]]:
+    """The attributes and recodes, and the geolevels and families, that the rows of a question are by.
+
+    Raises:
+        ConfigError: the release has no such name.
+    """
+    kinds = _kinds(hierarchies)
+    what = "attribute, recode, geolevel or family of this release"
+    known = [known_name(name, (*schema.factor_names, *kinds), what) for name in question.by]
+    factors = [name for name in known if name in schema.factor_names]
+    return factors, [name for name in known if name not in schema.factor_names]
 
 
 def _measured(question: Question, axes: list[Axis], factors: list[Factor]) -> list[Axis]:

@@ -16,9 +16,10 @@ from tallyveil.plans.guess import guess_of_pair, guess_words
 from tallyveil.products.dhc.public.programme_file import ProgrammeRelease, restated_programme
 from tallyveil.report.page import REPORT, SummaryPoint, write_release_page
 from tallyveil.report.privacy import exact
-from tallyveil.report.wording import grouped, listed, power_of_ten
+from tallyveil.report.wording import grouped, power_of_ten
 from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.words.listing import listed
 
 
 def write_programme_report(root: Path) -> Path:

@@ -13,6 +13,8 @@ from typing import Final
 
 import polars as pl
 
+from tallyveil.errors import ConfigError
+from tallyveil.files.cubes import xlsx
 from tallyveil.files.cubes.cube import (
     COUNT,
     ESTIMATE,
@@ -29,7 +31,9 @@ from tallyveil.files.cubes.publication import FORMS, Published, Wish, edition_of
 from tallyveil.files.cubes.words import word
 from tallyveil.files.finished import MANIFEST
 from tallyveil.postprocess.derived.answer import ANSWER_ENDINGS, Answer, write_answer
-from tallyveil.postprocess.derived.question import read_question, refused
+from tallyveil.postprocess.derived.asking import names_of_rows
+from tallyveil.postprocess.derived.numbers import SHARE_DECIMALS
+from tallyveil.postprocess.derived.question import Question, read_question, refused
 from tallyveil.postprocess.intervals.model import open_release
 from tallyveil.products.topdown.cubes import GEOCODE, LabelledRelease
 from tallyveil.report.stated import STATED
@@ -46,7 +50,49 @@ _DECIMALS: Final = 6
 """Decimals of shares and indices that are shown; files hold all."""
 
 
-def write_answer_file(answer: Answer, question: str, path: Path, root: Path) -> None:
+def refuse_ending(ending: str, question: Question, *, compared: bool, drawn: bool) -> None:
+    """Refuse the file of an answer that has no such form, before the answer is computed.
+
+    Args:
+        ending: One of `ENDINGS`.
+        question: The question.
+        compared: Whether the answer of another release is subtracted.
+        drawn: Whether numbers are computed from draws, too.
+    Raises:
+        ConfigError: the answer has no such form, or the package that writes it is not installed.
+    """
+    if ending in ANSWER_ENDINGS:
+        return
+    if compared or drawn or (question.measure is not None and question.measure.is_quantile):
+        raise _no_form(ending)
+    if FORM_OF_ENDING[ending] == "xlsx":
+        xlsx.require_package()
+
+
+def endings_of(answer: Answer) -> tuple[str, ...]:
+    """The endings of the files that can hold an answer on this machine."""
+    if not _is_cube(answer):
+        return ANSWER_ENDINGS
+    return tuple(ending for ending in ENDINGS if FORM_OF_ENDING.get(ending) != "xlsx" or xlsx.has_package())
+
+
+def _is_cube(answer: Answer) -> bool:
+    """Whether an answer has published numbers, and nothing that has no place beside them."""
+    is_other = answer.is_of_levels or answer.is_difference or bool(answer.of_draws)
+    return not is_other and "count" in answer.table.columns
+
+
+def _no_form(ending: str) -> ConfigError:
+    return refused(
+        f"this answer cannot be written as {ending}, which holds the published numbers of one release. It has levels "
+        "of an attribute, a difference of two releases, numbers from draws, or estimates without published counts. "
+        "Write it as .csv or .parquet."
+    )
+
+
+def write_answer_file(
+    answer: Answer, question: str, path: Path, root: Path, language: str | None = None
+) -> None:
     """Write an answer to a file, in the form that its ending names.
 
     Args:
@@ -54,20 +100,19 @@ def write_answer_file(answer: Answer, question: str, path: Path, root: Path) -> 
         question: The question in words.
         path: The file, whose name ends in one of `ENDINGS`.
         root: Folder of the release that was asked.
+        language: The language of labels that is shown first, or alone; None for the first of the release. CSV and
+            Parquet keep names.
     Raises:
-        ConfigError: the answer has no such form: it is of levels of an attribute, of the difference of two releases or
-            of measurements without published counts; or the form cannot hold it.
+        ConfigError: the answer has no such form: it is of levels of an attribute, of the difference of two releases,
+            from draws or of measurements without published counts; or the form cannot hold it, or the release has no
+            labels in the language.
         StoreError: the file cannot be written.
     """
     if path.suffix in ANSWER_ENDINGS:
         write_answer(answer, question, path)
         return
-    if answer.is_of_levels or answer.is_difference or "count" not in answer.table.columns:
-        raise refused(
-            f"this answer cannot be written as {path.suffix}, which holds the published numbers of one release. It has "
-            "levels of an attribute, a difference of two releases, or estimates without published counts. Write it as "
-            ".csv or .parquet."
-        )
+    if not _is_cube(answer):
+        raise _no_form(path.suffix)
     form, release = FORMS[FORM_OF_ENDING[path.suffix]], open_release(root)
     labelled = LabelledRelease.of(release.root, release.manifest, release.stated, release.hierarchies)
     published = Published(
@@ -76,9 +121,8 @@ def write_answer_file(answer: Answer, question: str, path: Path, root: Path) -> 
         licence=release.stated.licence,
         citation=release.stated.citation,
     )
-    edition = edition_of(
-        release.root, release.manifest, published, file_digest(release.root / MANIFEST), Wish()
-    )
+    digest, wish = file_digest(release.root / MANIFEST), Wish(language=language)
+    edition = edition_of(release.root, release.manifest, published, digest, wish)
     form.refuse(edition)
     with TemporaryDirectory(prefix="tallyveil-answer-") as folder:
         (file,) = form.write(Path(folder), edition)
@@ -96,7 +140,9 @@ def _cube(answer: Answer, question: str, release: LabelledRelease) -> Cube:
     number = "count" if answer.is_counts else "published"
     measures: tuple[Measure, ...] = (COUNT, ESTIMATE, STANDARD_ERROR, LOWER, UPPER)
     if not answer.is_counts:
-        measures = tuple(replace(item, decimals=_DECIMALS, is_whole=False) for item in measures)
+        measures = tuple(
+            replace(item, decimals=_DECIMALS, scale=SHARE_DECIMALS, is_whole=False) for item in measures
+        )
     dimensions = tuple(_dimension(name, table[name], question, release) for name in answer.keys) or (
         _whole(release),
     )
@@ -124,11 +170,8 @@ def _dimension(name: str, column: pl.Series, question: str, release: LabelledRel
     codes = column.unique(maintain_order=True)
     if name != GEOCODE:
         return release.levels(name, codes)
-    kinds = {kind.casefold(): kind for kind in release.kinds}
-    asked = [
-        kinds[word] for word in (part.casefold() for part in read_question(question).by) if word in kinds
-    ]
-    return release.areas(asked[0] if asked else None, codes)
+    _, kinds = names_of_rows(read_question(question), release.plan.schema, release.hierarchies)
+    return release.areas(kinds[0] if kinds else None, codes)
 
 
 def _whole(release: LabelledRelease) -> Dimension:
@@ -142,10 +185,11 @@ def _notes(answer: Answer, language: str, release: LabelledRelease) -> tuple[str
     """What a reader must know of the numbers."""
     units = release.units(language, release.labels[language])
     covers = language_of(language).stated(answer.covers, STATED) or answer.covers
+    # Shares and indices do not add up, and their estimates are not right on average.
+    of_counts = ("consistent", "estimates") if answer.is_counts else ()
     return (
         word(language, "noise", units=units),
-        word(language, "consistent"),
-        word(language, "estimates"),
+        *(word(language, sentence) for sentence in of_counts),
         covers,
     )
 

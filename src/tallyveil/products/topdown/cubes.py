@@ -97,12 +97,6 @@ class LabelledRelease:
         """A release in all languages that it has labels in."""
         return cls(root, manifest, plan, hierarchies, plan.languages or ("en",))
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Geolevels and families that areas are of."""
-        original, families = self.hierarchies.original, self.hierarchies.families
-        return (*original.geolevels, *(family.name for family in families))
-
     def title(self) -> Texts:
         """What the release is called."""
         return self.texts(lambda _, labels: labels.title or self.plan.name)

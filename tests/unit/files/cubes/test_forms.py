@@ -13,8 +13,9 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.files.cubes import json_stat, px, sdmx, xlsx
 from tallyveil.files.cubes.cube import COUNT, STANDARD_ERROR, Cube, Dimension, placed, status_of
 from tallyveil.files.cubes.edition import Edition
-from tallyveil.files.cubes.publication import Wish
+from tallyveil.files.cubes.publication import FORMS, Wish
 from tallyveil.files.marks import Marks
+from tallyveil.storage.write import TEMPORARY_SUFFIX
 
 HOSTILE = ("=1+1", "@a", "-b", "<c> & d", "_x003D_1", "ü\N{COMBINING DIAERESIS}", "e, f", "g;h")
 
@@ -87,6 +88,29 @@ def test_no_field_of_sdmx_csv_is_a_formula(tmp_path):
     assert frame["OBS_STATUS"].to_list() == ["E", "A", "E", "U"] * 2
 
 
+def test_lists_of_attributes_are_none_of_our_own(tmp_path):
+    names = ["OBS_STATUS", "CONF_STATUS", "UNIT_MEASURE", "X_OBS_STATUS"]
+    written(sdmx, tmp_path, cube(*(dimension(name, "xy") for name in names)))
+    lists = re.findall(r'Codelist id="(\w+)"', (tmp_path / sdmx.STRUCTURE).read_text())
+    assert len(lists) == len(set(lists)) == 7
+
+
+def test_an_interrupted_workbook_leaves_names_that_are_known(tmp_path):
+    """A publication that was killed goes on where it has nothing but its own names."""
+    known, there = {*FORMS["xlsx"].names, xlsx.WORKBOOK + TEMPORARY_SUFFIX}, set()
+    watched = cube(dimension("a", "xy"))
+    read = watched.read
+
+    def reading():
+        there.update(path.name for path in tmp_path.iterdir())
+        return read()
+
+    xlsx.write(tmp_path, edition(replace(watched, read=reading)))
+    assert there
+    assert there <= known
+    assert [path.name for path in tmp_path.iterdir()] == [xlsx.WORKBOOK]
+
+
 def test_json_stat_lists_the_places_of_a_table_that_is_not_whole(tmp_path):
     sparse = cube(dimension("a", "xy"), dimension("b", "uvw"), places=[1, 3, 4])
     content = json.loads(written(json_stat, tmp_path, sparse))
@@ -145,6 +169,9 @@ def long_cube(n, n_rows):
     [
         (px, cube(dimension("a", ['5" pipe'])), "publish-names"),
         (px, cube(dimension("a", ["a\nb"])), "publish-names"),
+        (px, cube(dimension("a", ["a b", "a  b"])), "publish-names"),
+        (px, cube(dimension("a", ["a b", "a\N{NO-BREAK SPACE}b"])), "publish-names"),
+        (px, cube(dimension("a", ["a", "a "])), "publish-names"),
         (px, long_cube(7100, 3), "publish-large"),
         (xlsx, long_cube(1100, 1100**2), "publish-large"),
         (sdmx, cube(dimension("ä" * 40, ["a"])), "publish-names"),

@@ -1,14 +1,17 @@
 """Answers as files in the forms of publications: the numbers are those of the answer; what has no form is refused."""
 
 import json
+from dataclasses import replace
 
 import openpyxl
 import polars as pl
 import pytest
 
 import tallyveil
+from tallyveil.api.asking import answer_in_file
 from tallyveil.errors import ConfigError
-from tallyveil.products.topdown.answer_files import ENDINGS, FORM_OF_ENDING, write_answer_file
+from tallyveil.postprocess.derived.answer import ANSWER_ENDINGS
+from tallyveil.products.topdown.answer_files import ENDINGS, FORM_OF_ENDING, endings_of, write_answer_file
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +37,14 @@ def test_every_form_has_the_numbers_of_the_answer(release, tmp_path, question):
     shape = data["size"]
     assert shape[-1] == 5
     values = data["value"]
+    if number == "published":
+        _, px = written(release, question, ".px", tmp_path)
+        assert all(f"{value:.9f}" in px.read_text() for value in (*values[0::5], *values[1::5]))
     # Codes of a dimension come as the answer has them, so that its rows are in the order of the places.
     assert values[0::5] == pytest.approx(table[number].to_list())
     assert values[2::5] == pytest.approx(table["standard_error"].to_list())
+    # What holds of counts alone is not said of shares.
+    assert any("add up" in note for note in data["note"]) == (number == "count")
     table, path = written(release, question, ".px", tmp_path)
     text = path.read_text()
     assert f'TITLE="{question}";' in text
@@ -51,10 +59,30 @@ def test_what_has_no_form_is_refused(release, tmp_path):
     for ending in FORM_OF_ENDING:
         with pytest.raises(ConfigError, match="levels of an attribute"):
             written(release, "median of age by Town", ending, tmp_path)
+    drawn = replace(release.ask("age by Town"), of_draws="numbers from 3 draws")
+    assert endings_of(drawn) == endings_of(release.ask("median of age by Town")) == ANSWER_ENDINGS
+    with pytest.raises(ConfigError, match="numbers from draws"):
+        write_answer_file(drawn, "age by Town", tmp_path / "drawn.px", release.path)
     # Whatever has an answer has a table.
     for ending in set(ENDINGS) - set(FORM_OF_ENDING):
         written(release, "median of age by Town", ending, tmp_path)
     assert pl.read_csv(tmp_path / "answer.csv").columns[0] == "geocode"
+
+
+@pytest.mark.parametrize(
+    ("question", "ending", "more"),
+    [
+        ("median of age by Town", ".px", {}),
+        ("age by Town", ".json", {"earlier": "earlier"}),
+        ("age by Town", ".px", {"draws": "draws"}),
+        ("age by Town", ".xlsx", {}),
+    ],
+)
+def test_what_has_no_form_is_refused_before_it_is_computed(tmp_path, monkeypatch, question, ending, more):
+    monkeypatch.setattr("tallyveil.files.cubes.xlsx.find_spec", lambda _: None)
+    # A release that is not there would be the next refusal.
+    with pytest.raises(ConfigError, match=r"cannot be written as|tallyveil\[xlsx\]"):
+        answer_in_file(tmp_path / "none", question, out=tmp_path / f"answer{ending}", **more)
 
 
 def test_the_command_writes_them(release, tmp_path, command):

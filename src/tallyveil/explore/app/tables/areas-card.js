@@ -174,11 +174,23 @@ export class AreasCard {
   async #codesOf(file, kind) {
     const { site } = this.#areas;
     if (file.name.endsWith(".parquet") || file.size > MOST_OF_FILE * 100) return null;
-    const [headings, ...lines] = parseCsv(await file.text());
+    const [headings, ...lines] = rowsOf(await file.text()) ?? [];
     if (headings?.length !== 1 || lines.length === 0 || lines.length > MOST_OF_FILE) return null;
     const codes = [...new Set(lines.map(([code]) => code))];
     const kinds = kind === null ? site.kinds : [kind];
     for (const { number } of kinds) if (await this.#areas.find(number, codes[0])) return codes;
+    return null;
+  }
+}
+
+/**
+ * The rows of a text; null if it is no CSV with commas: the program reads others, and says what is wrong.
+ * @param {string} text
+ */
+function rowsOf(text) {
+  try {
+    return parseCsv(text);
+  } catch {
     return null;
   }
 }

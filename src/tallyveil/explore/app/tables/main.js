@@ -106,8 +106,12 @@ class Page {
     });
     words.value = asked.text;
     const ask = () => writeState({ ask: words.value.trim(), columns: words.value.trim() === asked.text ? String(asked.columns) : null, sort: null });
-    const cited = `${shown(this.#site.name)} (run ${this.#site.run}), answer to “${asked.text}”` +
-      `${asked.file === "" ? "" : ` for the areas of ${asked.file}`}, intervals of ${100 * Number(asked.level)} %, by ${this.#site.made_by}.`;
+    const parts = {
+      release: shown(this.#site.name), run: this.#site.run, question: asked.text, file: asked.file,
+      level: String(100 * Number(asked.level)), program: this.#site.made_by,
+    };
+    const cited = asked.file === "" ? say("{release} (run {run}), answer to “{question}”, intervals of {level} %, by {program}.", parts)
+      : say("{release} (run {run}), answer to “{question}” for the areas of {file}, intervals of {level} %, by {program}.", parts);
     keepingFocus(() => refill(byId("question"),
       element("h2", { id: "question-title" }, say("The question")),
       element("label", { for: "words", class: "unseen" }, say("The question in words")),
@@ -153,8 +157,9 @@ class Page {
         element("div", { class: "head" }, element("h2", { id: "result-title" }, say("Answer")),
           element("p", { class: "quiet" }, say("{rows} in {seconds} s", { rows: counted(answer.rows, say("row"), say("rows")), seconds: seconds.toLocaleString(this.#site.language, { maximumFractionDigits: 2 }) }))),
         view,
-        element("div", { class: "actions" }, ...FILES.map(([ending, kind, words]) =>
-          element("button", { type: "button", id: `save${ending.replace(".", "-")}`, onclick: () => void this.#save(asking, ending, kind).catch(fail) }, say(words))))));
+        element("div", { class: "actions" }, ...FILES.filter(([ending]) => answer.endings.includes(ending)).map(([ending, kind, words]) =>
+          element("button", { type: "button", id: `save${ending.replace(".", "-")}`, onclick: () => void this.#save(asking, ending, kind).catch(fail) }, say(words)))),
+        element("p", { class: "error", id: "save-problem", role: "alert", hidden: true })));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (mine !== this.#asked) return;
@@ -172,7 +177,16 @@ class Page {
    */
   async #save(asking, ending, kind) {
     const name = `${this.#site.name} ${asking.question}`.slice(0, NAME);
-    download(`${name}${ending}`, await fileOf(asking, ending), kind);
+    const problem = byId("save-problem");
+    problem.hidden = true;
+    try {
+      download(`${name}${ending}`, await fileOf(asking, ending, this.#site.language ?? null), kind);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      // Beside the buttons: the answer, which may have taken minutes, stays.
+      problem.textContent = shown(error.message);
+      problem.hidden = false;
+    }
   }
 }
 
@@ -183,12 +197,16 @@ class Page {
  * @throws {Problem} a number is none
  */
 function askingOf({ text, level, threshold, plan }) {
-  const number = (/** @type {string} */ what, /** @type {string} */ given) => {
+  const number = (/** @type {string} */ given, /** @type {string} */ wrong) => {
     const value = Number(given);
-    if (!Number.isFinite(value)) throw new Problem(`The ${what} is “${given}”, wanted a number with a decimal point, such as 0.5.`);
+    if (!Number.isFinite(value)) throw new Problem(say(wrong, { given }));
     return value;
   };
-  return { question: text, level: number("level", level), threshold: threshold === "" ? null : number("threshold", threshold), plan: plan === "" ? null : plan };
+  return {
+    question: text, plan: plan === "" ? null : plan,
+    level: number(level, phrase("The level is “{given}”, wanted a number with a decimal point, such as 0.5.")),
+    threshold: threshold === "" ? null : number(threshold, phrase("The threshold is “{given}”, wanted a number with a decimal point, such as 0.5.")),
+  };
 }
 
 /**

@@ -11,6 +11,7 @@ import { say } from "../parts/language.js";
  * @property {string} covers
  * @property {number} limit
  * @property {boolean} is_counts
+ * @property {string[]} endings of the files that can hold it
  */
 
 /**
@@ -59,10 +60,11 @@ export function answerOf(asking, language) {
  * The answer as a file, as the command writes it.
  * @param {Asking} asking
  * @param {string} ending
+ * @param {string | null} language of the labels of the file
  * @returns {Promise<Uint8Array<ArrayBuffer>>}
  */
-export async function fileOf(asking, ending) {
-  const { content } = await post({ ask: "file", ending, ...asking });
+export async function fileOf(asking, ending, language) {
+  const { content } = await post({ ask: "file", ending, ...asking, language });
   return Uint8Array.from(atob(content), (character) => character.charCodeAt(0));
 }
 

@@ -27,8 +27,9 @@ from tallyveil.report.page import (
     write_release_page,
 )
 from tallyveil.report.release_files import Titles, schema_titles
-from tallyveil.report.wording import file_size, grouped, listed, percent, rounded
+from tallyveil.report.wording import file_size, grouped, percent, rounded
 from tallyveil.schema.schema import Unit, schema_from_mapping
+from tallyveil.words.listing import listed
 
 MOST_ROWS: Final = 500
 """Number of rows of a table that the page shows; the files have all of them."""

@@ -1,6 +1,6 @@
 """The released table as a data cube."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def cubes_of_table(root: Path, manifest: Manifest) -> Published:
     has_estimate = UNBIASED in frame.columns
     margin = ESTIMATE_MARGIN if has_estimate else MARGIN
     beside = ((ESTIMATE,) if has_estimate else ()) + ((margin,) if MARGIN.name in frame.columns else ())
-    renamed = frame.rename({UNBIASED: ESTIMATE.name, MARGIN.name: margin.name}, strict=False)
+    columns = {ESTIMATE.name: UNBIASED, margin.name: MARGIN.name}
     measures, name = (COUNT, *beside), manifest.body["name"]
     cube = Cube(
         geolevel="",
@@ -69,14 +69,18 @@ def cubes_of_table(root: Path, manifest: Manifest) -> Published:
         ),
         measures=measures,
         n_rows=frame.height,
-        read=partial(_read, renamed, schema, measures),
+        read=partial(_read, frame, schema, {item: columns.get(item.name, item.name) for item in measures}),
     )
     return Published({_LANGUAGE: name}, (cube,))
 
 
-def _read(frame: pl.DataFrame, schema: Schema, measures: tuple[Measure, ...]) -> Iterator[pl.DataFrame]:
+def _read(frame: pl.DataFrame, schema: Schema, columns: Mapping[Measure, str]) -> Iterator[pl.DataFrame]:
     levels = {attribute.name: pl.Series(attribute.levels, dtype=pl.String) for attribute in schema.attributes}
-    margin = next((measure.name for measure in measures if measure in (MARGIN, ESTIMATE_MARGIN)), None)
+    # Without the attributes, which may have the names of measures.
+    numbers = placed(frame, levels).select(
+        "place", *(pl.col(column).alias(measure.name) for measure, column in columns.items())
+    )
+    margin = next((measure.name for measure in columns if measure in (MARGIN, ESTIMATE_MARGIN)), None)
     # A release of one table states margins of 95 % alone, which are about two standard errors.
     error = pl.lit(None, pl.Float64) if margin is None else pl.col(margin) / 2
-    yield placed(frame, levels).select("place", *(measure.name for measure in measures), status_of(error))
+    yield numbers.with_columns(status_of(error))

@@ -19,6 +19,7 @@ from tallyveil.files.cubes.cube import (
     Cube,
     Dimension,
     Measure,
+    free_name,
     placed,
     status_of,
 )
@@ -37,6 +38,8 @@ from tallyveil.schema.schema import schema_from_mapping
 _LANGUAGE: Final = "en"
 _TOTAL: Final = "_T"
 """Code of a total, as in the code lists of SDMX."""
+_WHOLE: Final = "total"
+"""Name of the dimension of a level without groupings."""
 _COLUMNS: Final = {
     "COUNT": COUNT,
     "MARGIN": MARGIN,
@@ -118,18 +121,22 @@ def cubes_of_groups(root: Path, manifest: Manifest) -> Published:
     plan = read_listed(root, manifest, PLAN, StatedGroupPlan)
     schema = schema_from_mapping(plan["schema"])
     groups = {grouping["name"]: grouping["groups"] for grouping in plan["groupings"]}
+    whole, names = free_name(_WHOLE, groups), dict[str, str]()
+    # A grouping may have the name of an attribute: their codes are others.
+    for factor in schema.factor_names:
+        names[factor] = free_name(factor, {*groups, whole, *names.values()})
     cubes = []
     for level in plan["levels"]:
         totals, cells = (read_listed_table(root, manifest, path) for path in group_table_paths(level["name"]))
         by = [_dimension(name, groups[name], {}, name) for name in level["by"]]
         # A level without groupings has one group.
-        by = by or [_dimension("total", [_TOTAL], {_TOTAL: word(_LANGUAGE, "total")}, "total")]
+        by = by or [_dimension(whole, [_TOTAL], {_TOTAL: word(_LANGUAGE, "total")}, whole, title=_WHOLE)]
         codes = {name: pl.Series(groups[name], dtype=pl.String) for name in level["by"]}
         cubes.append(_of_level(level["name"], "total", schema.unit.many, totals, by, codes))
         for detail in cells["DETAIL"].unique(maintain_order=True):
             query = schema.query(detail)
             # The answers of a query are numbered over its factors, as the places of a cube are over its dimensions.
-            dimensions = [*by, *_factors(query)]
+            dimensions = [*by, *_factors(query, names)]
             with_cell = codes | {"CELL": pl.Series(query.labels(), dtype=pl.String)}
             frame = cells.filter(pl.col("DETAIL") == detail)
             cubes.append(_of_level(level["name"], detail, schema.unit.many, frame, dimensions, with_cell))
@@ -202,14 +209,17 @@ def _of_level(
 def _read(
     frame: pl.DataFrame, codes: Mapping[str, pl.Series], measures: Sequence[Measure]
 ) -> Iterator[pl.DataFrame]:
-    renamed = frame.rename({column: measure.name for column, measure in _COLUMNS.items()}, strict=False)
-    status = status_of(pl.col("VARIANCE").sqrt())
-    yield placed(renamed, codes).select("place", *(measure.name for measure in measures), status)
+    columns = {measure: column for column, measure in _COLUMNS.items()}
+    # Without the groupings, which may have the names of measures.
+    numbers = placed(frame, codes).select(
+        "place", "VARIANCE", *(pl.col(columns[measure]).alias(measure.name) for measure in measures)
+    )
+    yield numbers.with_columns(status_of(pl.col("VARIANCE").sqrt())).drop("VARIANCE")
 
 
-def _factors(query: QueryGroup) -> list[Dimension]:
+def _factors(query: QueryGroup, names: Mapping[str, str]) -> list[Dimension]:
     return [
-        _dimension(factor.name, factor.labels, {}, factor.name)
+        _dimension(names[factor.name], factor.labels, {}, names[factor.name], title=factor.name)
         for factor in query.factors
         if factor.name is not None
     ]

@@ -13,7 +13,8 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.spine import GeounitShares, Spine
 from tallyveil.report.page import SummaryPoint, write_page
 from tallyveil.report.svg import COLOURS, INK, LINE, MUTED, WIDTH, Canvas, Picture, Scale
-from tallyveil.report.wording import grouped, listed, name_title, percent, rounded
+from tallyveil.report.wording import grouped, name_title, percent, rounded
+from tallyveil.words.listing import listed
 
 MOST_POINTS = 12_000
 """Most points of the map. Twice as many make the page about twice as large; half as many thin out large counties."""
