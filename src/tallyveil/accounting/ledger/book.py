@@ -44,6 +44,7 @@ from tallyveil.accounting.numbers import (
 from tallyveil.accounting.renyi import epsilon_to_rho
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.printable import has_bytes, in_one_line, shown
+from tallyveil.storage.write import store_error
 
 BOOK_FORMAT: Final = 1
 """Number of the format of the lines."""
@@ -278,13 +279,29 @@ def create_book(path: Path, register: str, allowance: Allowance, neighbours: Nei
         file.append(_first_line(_now(), register, allowance, neighbours))
 
 
+_BEGINNING: Final = b'{"sequence":0,"kind":"book"'
+"""How the first line of every book begins."""
+_LONGEST_BEGINNING: Final = 1 << 16
+"""Bytes of a first line at most: the name of a register has some hundred."""
+
+
 def _require_no_file(path: Path) -> None:
-    # An empty file is what a call leaves that was killed before it wrote the first line.
-    if path.exists() and not (path.is_file() and path.stat().st_size == 0):
+    if path.exists() and not _is_unfinished(path):
         raise StoreError(
             f"{path} is there already. A book is begun only once; `tallyveil book show` prints what it holds.",
             code="book-taken",
         )
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether a file is what a call leaves that was killed before it had written the whole first line."""
+    if not path.is_file() or path.stat().st_size > _LONGEST_BEGINNING:
+        return False
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise store_error(path, error) from error
+    return b"\n" not in content and (content.startswith(_BEGINNING) or _BEGINNING.startswith(content))
 
 
 def read_book(path: Path) -> Book:

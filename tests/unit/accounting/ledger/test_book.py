@@ -174,6 +174,14 @@ def test_a_book_is_begun_once(book):
     assert caught.value.code == "book-taken"
 
 
+@pytest.mark.parametrize("written", [0, 1, 27, 28, 90, -1])
+def test_a_book_whose_first_line_was_cut_short_is_begun_again(book, tmp_path, written):
+    path = tmp_path / "cut.jsonl"
+    path.write_bytes(book.read_bytes().split(b"\n")[0][:written])
+    create_book(path, "Persons", Allowance.of("rho <= 1"), BOUNDED)
+    assert read_book(path).register == "Persons"
+
+
 def test_a_missing_book_is_not_made(tmp_path):
     with pytest.raises(StoreError):
         enter_spend_in_book(tmp_path / "absent.jsonl", spend())
