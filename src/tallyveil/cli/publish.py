@@ -186,94 +186,6 @@ def sdmx(
     )
 
 
-@publish.command("json-stat")
-def json_stat(
-    release: FinishedRelease,
-    out: FilesOut,
-    *,
-    tables: Tables = None,
-    geolevel: Geolevel = None,
-    period: Period = None,
-    language: LabelLanguage = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write tables of a release as JSON-stat 2.0 data sets.
-
-    The last dimension of a data set says which number a value is: the published one, its estimate, and so on.
-    """
-    _publish_cubes(
-        "json-stat",
-        release,
-        out,
-        tables=tables,
-        geolevel=geolevel,
-        period=period,
-        language=language,
-        quiet=quiet,
-        as_json=as_json,
-    )
-
-
-@publish.command()
-def px(
-    release: FinishedRelease,
-    out: FilesOut,
-    *,
-    tables: Tables = None,
-    geolevel: Geolevel = None,
-    period: Period = None,
-    language: LabelLanguage = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write tables of a release as PX files, for PxWeb and PC-Axis.
-
-    Texts stand in all languages of the release.
-    """
-    _publish_cubes(
-        "px",
-        release,
-        out,
-        tables=tables,
-        geolevel=geolevel,
-        period=period,
-        language=language,
-        quiet=quiet,
-        as_json=as_json,
-    )
-
-
-@publish.command()
-def xlsx(
-    release: FinishedRelease,
-    out: FilesOut,
-    *,
-    tables: Tables = None,
-    geolevel: Geolevel = None,
-    period: Period = None,
-    language: LabelLanguage = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write tables of a release as one Excel workbook with a cover. Needs the extra `xlsx`.
-
-    Every table is a sheet with a row for each number, its estimate and its interval. Longer tables than a sheet holds
-    are refused.
-    """
-    _publish_cubes(
-        "xlsx",
-        release,
-        out,
-        tables=tables,
-        geolevel=geolevel,
-        period=period,
-        language=language,
-        quiet=quiet,
-        as_json=as_json,
-    )
-
-
 def _publish_cubes(
     form: "FormName",
     release: Path,
@@ -304,6 +216,60 @@ def _publish_cubes(
     record = {"files": files, "out": str(out), **{key: content[key] for key in ("protected", "warnings")}}
     lines = [*mark_lines(content["warnings"]), f"{form}: {len(files)} files in {out}"]
     give(record, lines, quiet=quiet, as_json=as_json)
+
+
+def _command_of(form: "FormName", about: str) -> None:
+    """Add the command of a form that takes the flags of all forms and no others."""
+
+    def command(
+        release: FinishedRelease,
+        out: FilesOut,
+        *,
+        tables: Tables = None,
+        geolevel: Geolevel = None,
+        period: Period = None,
+        language: LabelLanguage = None,
+        quiet: Quiet = False,
+        as_json: AsJson = False,
+    ) -> None:
+        _publish_cubes(
+            form,
+            release,
+            out,
+            tables=tables,
+            geolevel=geolevel,
+            period=period,
+            language=language,
+            quiet=quiet,
+            as_json=as_json,
+        )
+
+    command.__doc__ = about
+    publish.command(form)(command)
+
+
+_command_of(
+    "json-stat",
+    """Write tables of a release as JSON-stat 2.0 data sets.
+
+    The last dimension of a data set says which number a value is: the published one, its estimate, and so on.
+    """,
+)
+_command_of(
+    "px",
+    """Write tables of a release as PX files, for PxWeb and PC-Axis.
+
+    Texts stand in all languages of the release.
+    """,
+)
+_command_of(
+    "xlsx",
+    """Write tables of a release as one Excel workbook with a cover. Needs the extra `xlsx`.
+
+    Every table is a sheet with a row for each number, its estimate and its interval. Longer tables than a sheet holds
+    are refused.
+    """,
+)
 
 
 @publish.command()
