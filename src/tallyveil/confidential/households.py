@@ -1,7 +1,8 @@
 """Derives records of households from records of persons, by the rules that a plan declares.
 
 The record of a household is a function of the records of its members alone, whatever these are: its place is the least
-geocode, its numbers count members, and its values are those of one member, or a level that says that there is none.
+geocode, its numbers count members, and its values are those of one member. If no member or more than one member fits
+the rule, the value is the level `otherwise`.
 So a person whose record changes in any way changes the records of at most two households: that which they leave, and
 that which they enter.
 """

@@ -125,8 +125,8 @@ class KeyedQuestions:
 def record_keys(shared: SharedInput, n_keys: int, generator: np.random.Generator) -> IntegerRows:
     """Sums of the record keys of every finest geounit and cell, modulo the number of keys; 0 where nobody is.
 
-    Records keep their keys from one year to the next: where a count is what it was, so are its records, for all that
-    counts say, and the sum of their keys; where it is another, records that came or went change the sum.
+    Records keep their keys from one year to the next. Only counts are known here: where a count is the same in both
+    years, its records are assumed to be the same, and so is the sum of their keys. Where it differs, the sum changes.
     """
     keys = generator.integers(n_keys, size=shared.counts.shape)
     if shared.earlier is not None:

@@ -1,8 +1,8 @@
 """Finds the files that a description names, checks their columns, and reads their rows in batches.
 
 Rows of the long form are joined to lists, so that all that follows reads one form. Rows of a geounit may lie in several
-batches and files. Those of a geounit that is not whole yet wait, so that memory holds few of them where the rows of a
-geounit stand together.
+batches and files. Rows are kept in memory until all rows of their geounit are read. These are few if the files have
+the rows of each geounit together.
 """
 
 import re
