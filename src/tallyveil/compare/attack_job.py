@@ -6,14 +6,12 @@ the ledger gets its entry before a true count is compared: that of the release, 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.arrays import Integers
@@ -280,21 +278,14 @@ def _true_input(sight: _Sight, file: AttackFile, out: Path, truth: Path) -> Shar
     The records are read, and the ledger says that their counts are declassified before any of them is returned.
     """
     plan, manifest = sight.plan, sight.manifest
-    declaration = Declaration(plan.budget_unit, Fraction(plan.declared), Neighbours(plan.neighbours))
+    declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
     root = out if manifest is None else file.published
     if manifest is not None:
         require_markable(root, manifest)
     with Ledger(root / LEDGER, declaration, "attack" if manifest is None else manifest.run) as ledger:
-        records = plan.records
         truths = declassify_truth(
             truth,
-            geocode=records.geocode,
-            count=records.count,
-            columns=dict(records.columns),
-            numbers=records.numbers,
-            missing=dict(records.missing),
-            form=records.form,
-            household=records.household,
+            **plan.records.counting,
             schema=plan.schema,
             spine=sight.spine,
             ledger=ledger,

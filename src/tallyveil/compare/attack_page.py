@@ -35,7 +35,7 @@ def write_attack_page(out: Path, attacked: Attacked) -> Path:
     Privacy: none where the claims were judged by records; the page says so then.
     """
     judged = attacked.right is not None
-    certificate = attacked.certificate
+    certificate, summary = attacked.certificate, summary_of(attacked)
     return write_page(
         out / PAGE,
         "attack.html.j2",
@@ -52,7 +52,7 @@ def write_attack_page(out: Path, attacked: Attacked) -> Path:
                 "power": at_most(certificate.power, places=3),
                 "invariants": list(certificate.invariants),
             },
-            "kinds": [rows for kind in TITLES if (rows := _kind(kind, attacked))],
+            "kinds": [rows for kind in TITLES if (rows := _kind(kind, attacked, summary))],
             "findings": [finding_texts(item) for item in attacked.findings],
             "refused": list(attacked.refused.items()),
             "notes": list(attacked.notes),
@@ -144,8 +144,8 @@ def _points(attacked: Attacked) -> tuple[SummaryPoint, ...]:
     return tuple(points)
 
 
-def _kind(kind: str, attacked: Attacked) -> dict[str, Any] | None:
-    rows = [row for row in summary_of(attacked) if row["claim"] == kind]
+def _kind(kind: str, attacked: Attacked, summary: list[dict[str, Any]]) -> dict[str, Any] | None:
+    rows = [row for row in summary if row["claim"] == kind]
     if not rows:
         return None
     judged = attacked.right is not None

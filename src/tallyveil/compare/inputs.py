@@ -221,22 +221,14 @@ def read_input(
     refuse_too_large(spine, plan.schema)
     queries = tuple(plan.schema.query(name) for name in tables)
     records = plan.records
-    # What both readings of the file need.
-    how: dict[str, Any] = {
-        "geocode": records.geocode,
-        "columns": dict(records.columns),
-        "numbers": records.numbers,
-        "missing": dict(records.missing),
-        "form": records.form,
-        "schema": plan.schema,
-        "spine": spine,
-        "ledger": ledger,
-    }
-    truths = declassify_truth(records.path, count=records.count, reason=REASON, **how)
+    door: dict[str, Any] = {"schema": plan.schema, "spine": spine, "ledger": ledger}
+    truths = declassify_truth(records.path, reason=REASON, **records.counting, **door)
     read = [
         None
         if column is None
-        else declassify_units(records.path, unit=column, reason=f"{what}: {REASON}", **how)
+        else declassify_units(
+            records.path, unit=column, reason=f"{what}: {REASON}", **records.reading, **door
+        )
         for what, column in (("households", units.households), ("contributors", units.contributors))
     ]
     household, contributor = read

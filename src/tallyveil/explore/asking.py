@@ -29,7 +29,7 @@ from tallyveil.postprocess.derived.question import read_question
 from tallyveil.printable import short_name
 from tallyveil.products.topdown.answer_files import ENDINGS, endings_of, write_answer_file
 from tallyveil.report.release_files import schema_titles
-from tallyveil.report.stated import STATED
+from tallyveil.report.stated import stated_in
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
 from tallyveil.words.language import language_of
@@ -165,7 +165,7 @@ class AskingPage:
             "columns": {column.name: [_sent(value) for value in column] for column in table},
             "rows": answer.table.height,
             "names": self._names(question, table, language),
-            "covers": language_of(language).stated(answer.covers, STATED) or answer.covers,
+            "covers": stated_in(language_of(language), answer.covers),
             "limit": answer.limit,
             "is_counts": answer.is_counts,
             "endings": list(endings_of(answer)),

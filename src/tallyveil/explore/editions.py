@@ -15,7 +15,7 @@ from tallyveil.files.marks import marks_of
 from tallyveil.files.signatures import SITE_MADE, Signature
 from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS
 from tallyveil.report.release_files import Titles, schema_titles
-from tallyveil.report.stated import STATED
+from tallyveil.report.stated import stated_in
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.words.language import ENGLISH, Language, language_name, language_of
@@ -46,11 +46,11 @@ def _edition(release: OpenedRelease, signature: Signature, tag: str) -> JsonObje
         "words": None if language is ENGLISH else language.tag,
         "name": labels.title or release.name,
         "unit": titles.unit.many,
-        "warnings": [_said(language, warning) for warning in marks_of(release.manifest).warnings],
+        "warnings": [stated_in(language, warning) for warning in marks_of(release.manifest).warnings],
         "guarantee": guarantee_sentences(release, titles),
         "signature": signature_sentence(signature, language),
         "no_intervals": None if intervals is not None else language.say(NO_INTERVALS),
-        "covers": None if intervals is None else _said(language, intervals["covers"]),
+        "covers": None if intervals is None else stated_in(language, intervals["covers"]),
         "kinds": [
             None if kind.name not in forms else {"one": forms[kind.name].one, "other": forms[kind.name].other}
             for kind in release.areas.kinds
@@ -60,17 +60,12 @@ def _edition(release: OpenedRelease, signature: Signature, tag: str) -> JsonObje
     }
 
 
-def _said(language: Language, sentence: str) -> str:
-    """A sentence that the release states, as it stands where the language has no other."""
-    return language.stated(sentence, STATED) or sentence
-
-
 def guarantee_sentences(release: OpenedRelease, titles: Titles) -> list[str]:
     """What the release promises, in plain sentences of the language of titles."""
     privacy, say = release.manifest.privacy, titles.say
     _, neighbours = NEIGHBOURS[Neighbours(privacy["neighbours"])]
     _, mechanism = MECHANISMS[Mechanism(privacy["mechanism"])]
-    statement = _said(titles.language, privacy["statement"])
+    statement = stated_in(titles.language, privacy["statement"])
     exact = [
         say(
             "{query} at {geolevel}",
@@ -84,7 +79,7 @@ def guarantee_sentences(release: OpenedRelease, titles: Titles) -> list[str]:
         f"{statement[0].upper()}{statement[1:]}.",
         say(neighbours, unit=titles.unit.one),
         *([say("Published exactly, without noise: {counts}.", counts=titles.listed(exact))] if exact else []),
-        _said(titles.language, privacy["post_processing"]),
+        stated_in(titles.language, privacy["post_processing"]),
     ]
 
 

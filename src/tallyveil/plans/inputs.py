@@ -134,6 +134,22 @@ class Records(Declared):
         """How its text file is written."""
         return TextForm(self.delimiter, self.encoding, self.decimal)
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What every reader of the table is told of it, as arguments by name."""
+        return {
+            "geocode": self.geocode,
+            "columns": dict(self.columns),
+            "numbers": self.numbers,
+            "missing": dict(self.missing),
+            "form": self.form,
+        }
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The same, with what a reader needs who counts records (`confidential.records.read_records`)."""
+        return {**self.reading, "count": self.count, "household": self.household}
+
 
 @dataclass(frozen=True)
 class RecordsInput(Records):

@@ -1,12 +1,15 @@
 """What a form of publication is given to write, and what it says of its files."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from tallyveil.files.cubes.cube import Cube, Texts
 from tallyveil.files.marks import Marks
 from tallyveil.files.tables import TABLES
 from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.write import write_file
 from tallyveil.words.language import language_of
 
 
@@ -70,8 +73,29 @@ class Edition:
         return [note for note in first if all(note in notes for notes in others)]
 
 
-def table_path(out: Path, cube: Cube, ending: str) -> tuple[str, Path]:
-    """Where the file of a table is written: within the folder of the publication, and as a path."""
+def write_tables(
+    out: Path, edition: Edition, ending: str, write: Callable[[BinaryIO, Cube], None]
+) -> list[CubeFile]:
+    """Write a file for each table.
+
+    Args:
+        out: Folder of the publication.
+        edition: The tables.
+        ending: Ending of the files.
+        write: Writes one table.
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    return [_write_table(out, cube, ending, write) for cube in edition.cubes]
+
+
+def _write_table(out: Path, cube: Cube, ending: str, write: Callable[[BinaryIO, Cube], None]) -> CubeFile:
     folder = (file_name(cube.geolevel),) if cube.geolevel else ()
     names = (TABLES, *folder, f"{file_name(cube.table)}{ending}")
-    return "/".join(names), inside(out, *names)
+
+    def fill(temporary: Path) -> None:
+        with temporary.open("wb") as stream:
+            write(stream, cube)
+
+    write_file(inside(out, *names), fill)
+    return CubeFile("/".join(names), cube)

@@ -12,10 +12,9 @@ from typing import BinaryIO, Final
 import polars as pl
 
 from tallyveil.files.cubes.cube import FREE, PLACE, STATUS, STATUSES, Cube, Dimension
-from tallyveil.files.cubes.edition import CubeFile, Edition, table_path
+from tallyveil.files.cubes.edition import CubeFile, Edition, write_tables
 from tallyveil.files.cubes.words import word
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.write import write_file
 
 FILES: Final = "Each file below tables/ is a table (a JSON-stat data set)."
 METRIC: Final = "value"
@@ -28,18 +27,7 @@ def refuse(edition: Edition) -> None:
 
 def write(out: Path, edition: Edition) -> list[CubeFile]:
     """Write all tables."""
-    files = []
-    for cube in edition.cubes:
-        name, path = table_path(out, cube, ".json")
-
-        # Bound as a default, because the loop variable will have changed when the file is written.
-        def data_set(temporary: Path, cube: Cube = cube) -> None:
-            with temporary.open("wb") as stream:
-                _write(stream, cube, edition)
-
-        write_file(path, data_set)
-        files.append(CubeFile(name, cube))
-    return files
+    return write_tables(out, edition, ".json", lambda stream, cube: _write(stream, cube, edition))
 
 
 def _write(stream: BinaryIO, cube: Cube, edition: Edition) -> None:

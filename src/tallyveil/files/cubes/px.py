@@ -18,10 +18,9 @@ import polars as pl
 
 from tallyveil.errors import ConfigError
 from tallyveil.files.cubes.cube import COUNT, EXACT, FREE, NOISY, PLACE, STATUS, Cube, Dimension, Measure
-from tallyveil.files.cubes.edition import CubeFile, Edition, table_path
+from tallyveil.files.cubes.edition import CubeFile, Edition, write_tables
 from tallyveil.files.cubes.sdmx import joined_id
 from tallyveil.files.cubes.words import word
-from tallyveil.storage.write import write_file
 
 FILES: Final = "Each file below tables/ is a table (PX, version 2013)."
 LONGEST_TEXT: Final = 220
@@ -60,20 +59,13 @@ def refuse(edition: Edition) -> None:
 
 def write(out: Path, edition: Edition) -> list[CubeFile]:
     """Write all tables."""
-    files = []
-    for cube in edition.cubes:
-        name, path = table_path(out, cube, ".px")
 
-        # Bound as a default, because the loop variable will have changed when the file is written.
-        def matrix(temporary: Path, cube: Cube = cube) -> None:
-            with temporary.open("wb") as stream:
-                for line in _head(cube, edition):
-                    stream.write(line.encode() + b"\n")
-                _write_data(stream, cube)
+    def matrix(stream: BinaryIO, cube: Cube) -> None:
+        for line in _head(cube, edition):
+            stream.write(line.encode() + b"\n")
+        _write_data(stream, cube)
 
-        write_file(path, matrix)
-        files.append(CubeFile(name, cube))
-    return files
+    return write_tables(out, edition, ".px", matrix)
 
 
 def _head(cube: Cube, edition: Edition) -> Iterator[str]:

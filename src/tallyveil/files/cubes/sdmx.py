@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
@@ -38,7 +38,7 @@ from tallyveil.files.cubes.cube import (
     Measure,
     Texts,
 )
-from tallyveil.files.cubes.edition import CubeFile, Edition, table_path
+from tallyveil.files.cubes.edition import CubeFile, Edition, write_tables
 from tallyveil.files.cubes.words import word
 from tallyveil.storage.write import write_file
 
@@ -137,20 +137,13 @@ def refuse(edition: Edition) -> None:
 
 def write(out: Path, edition: Edition) -> list[CubeFile]:
     """Write the structure message and all tables."""
-    files = [CubeFile(STRUCTURE)]
     write_file(out / STRUCTURE, lambda path: _write_structure(path, edition))
-    for cube in edition.cubes:
-        name, path = table_path(out, cube, ".csv")
 
-        # Bound as a default, because the loop variable will have changed when the file is written.
-        def rows(temporary: Path, cube: Cube = cube) -> None:
-            with temporary.open("wb") as stream:
-                for number, frame in enumerate(cube.observations()):
-                    _rows(cube, frame, edition).write_csv(stream, include_header=number == 0)
+    def rows(stream: BinaryIO, cube: Cube) -> None:
+        for number, frame in enumerate(cube.observations()):
+            _rows(cube, frame, edition).write_csv(stream, include_header=number == 0)
 
-        write_file(path, rows)
-        files.append(CubeFile(name, cube))
-    return files
+    return [CubeFile(STRUCTURE), *write_tables(out, edition, ".csv", rows)]
 
 
 def _rows(cube: Cube, frame: pl.DataFrame, edition: Edition) -> pl.DataFrame:

@@ -36,7 +36,7 @@ from tallyveil.postprocess.derived.numbers import SHARE_DECIMALS
 from tallyveil.postprocess.derived.question import Question, read_question, refused
 from tallyveil.postprocess.intervals.model import open_release
 from tallyveil.products.topdown.cubes import GEOCODE, LabelledRelease
-from tallyveil.report.stated import STATED
+from tallyveil.report.stated import stated_in
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest, write_file
 from tallyveil.words.language import language_of
@@ -184,7 +184,7 @@ def _whole(release: LabelledRelease) -> Dimension:
 def _notes(answer: Answer, language: str, release: LabelledRelease) -> tuple[str, ...]:
     """What a reader must know of the numbers."""
     units = release.units(language, release.labels[language])
-    covers = language_of(language).stated(answer.covers, STATED) or answer.covers
+    covers = stated_in(language_of(language), answer.covers)
     # Shares and indices do not add up, and their estimates are not right on average.
     of_counts = ("consistent", "estimates") if answer.is_counts else ()
     return (

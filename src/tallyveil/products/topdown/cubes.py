@@ -34,7 +34,7 @@ from tallyveil.files.whole_tables import whole_table
 from tallyveil.geography.areas import Hierarchies, names_in
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
-from tallyveil.report.stated import STATED
+from tallyveil.report.stated import stated_in
 from tallyveil.schema.labels import Labels
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import published_tags
@@ -203,9 +203,7 @@ class LabelledRelease:
         ]
         if "tallyveil.level" in tags:
             sentences.append(word(language, "estimates"))
-            covers = tags["tallyveil.covers"]
-            # What the release states, in the language; what it may not have stated is quoted.
-            sentences.append(language_of(language).stated(covers, STATED) or covers)
+            sentences.append(stated_in(language_of(language), tags["tallyveil.covers"]))
         else:
             sentences.append(word(language, "no intervals"))
         return tuple(sentences)

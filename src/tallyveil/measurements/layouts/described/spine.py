@@ -267,6 +267,7 @@ def _hierarchies(
     rest = lacking.get(finest, pl.Series([], dtype=pl.String))
     is_rest = paths[finest].is_in(rest.implode())
     numbers = _numbers(paths[finest], is_rest)
+    _require_tabulation(paths[finest].filter(~is_rest), numbers.filter(~is_rest))
     geocodes, tabulated, replaced = {}, {}, []
     for name in geolevels[:-1]:
         of_files = paths[name]
@@ -294,10 +295,8 @@ def _hierarchies(
 
 
 def _numbers(blocks: pl.Series, is_rest: pl.Series) -> pl.Series:
-    """The tabulation block of each finest geounit, after a check; what stands for lacking blocks is as it is."""
-    numbers = tabulation_blocks(blocks)
-    _require_tabulation(blocks.filter(~is_rest), numbers.filter(~is_rest))
-    return pl.select(pl.when(is_rest).then(blocks).otherwise(numbers)).to_series()
+    """The tabulation block of each finest geounit; what stands for lacking blocks is as it is."""
+    return pl.select(pl.when(is_rest).then(blocks).otherwise(tabulation_blocks(blocks))).to_series()
 
 
 def _require_tabulation(blocks: pl.Series, numbers: pl.Series) -> None:

@@ -61,13 +61,7 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
     with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
         truths = declassify_truth(
             truth,
-            geocode=plan["records"]["geocode"],
-            count=plan["records"]["count"],
-            columns=plan["records"]["columns"],
-            numbers=plan["records"].get("numbers", ()),
-            missing=dict(stated.records.missing),
-            form=stated.records.form,
-            household=stated.records.household,
+            **stated.records.counting,
             schema=schema,
             spine=spine,
             ledger=ledger,

@@ -241,13 +241,7 @@ def read_histograms(
     records = plan.records
     finest = read_records(
         records.path,
-        geocode=records.geocode,
-        count=records.count,
-        columns=dict(records.columns),
-        numbers=records.numbers,
-        missing=dict(records.missing),
-        form=records.form,
-        household=records.household,
+        **records.counting,
         schema=plan.schema,
         spine=spine,
         repeated=_repeated(plan, (*plan.agreement, *awaited)),
