@@ -204,7 +204,7 @@ def group_query(shared: SharedInput, sensitive: str) -> QueryGroup | None:
     """A published table of the attribute alone; None if there is none."""
     wanted = shared.schema.attribute(sensitive)
     for query in shared.queries:
-        named = [factor for factor in query.factors if factor.name is not None]
+        named = query.named_factors
         if len(named) == 1 and named[0].attribute == wanted.name and named[0].is_identity:
             return query
     return None

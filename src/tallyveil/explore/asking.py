@@ -55,7 +55,7 @@ def asking_entry(release: OpenedRelease) -> JsonObject:
     }
     for name in schema.factor_names:
         if name not in attributes:
-            (factor,) = (item for item in schema.query(name).factors if item.name is not None)
+            (factor,) = schema.query(name).named_factors
             entry = {"name": name, "title": titles.factor(name), "levels": list(factor.labels)}
             attributes[factor.attribute]["recodes"].append(entry)
     written = release.manifest.body["plan"]["measurements"]

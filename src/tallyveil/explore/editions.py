@@ -84,17 +84,17 @@ def guarantee_sentences(release: OpenedRelease, titles: Titles) -> list[str]:
 
 
 def _table(titles: Titles, group: QueryGroup) -> JsonObject:
-    asked = [factor for factor in group.factors if factor.name is not None]
-    levels = [_levels(titles, str(factor.name), factor.labels) for factor in asked]
+    factors = group.named_factors
+    levels = [_levels(titles, str(factor.name), factor.labels) for factor in factors]
     answers = [""]
     for called in levels:
         answers = [f"{before} × {level}" if before else level for before in answers for level in called]
     return {
         "title": titles.query(group.name),
-        "answers": answers if asked else [titles.say("total")],
+        "answers": answers if factors else [titles.say("total")],
         "factors": [
             {"title": titles.factor(str(factor.name)), "levels": called}
-            for factor, called in zip(asked, levels, strict=True)
+            for factor, called in zip(factors, levels, strict=True)
         ],
     }
 

@@ -342,7 +342,7 @@ def _frame(block: Block, start: int, stop: int) -> pl.DataFrame:
 def _entry(release: OpenedRelease, number: int, group: QueryGroup, kinds: Sequence[int]) -> JsonObject:
     """What `site.json` says of a table."""
     titles = schema_titles(release.schema)
-    asked = [factor for factor in group.factors if factor.name is not None]
+    asked = group.named_factors
     places = np.unravel_index(np.arange(group.size), [factor.size for factor in asked]) if asked else ()
     labels = [[factor.labels[i] for i in numbers] for factor, numbers in zip(asked, places, strict=True)]
     return {

@@ -429,7 +429,7 @@ def _only_rows(geolevel: str, group: QueryGroup, numbers: NDArray[np.int64]) -> 
     true, published = numbers.tolist()
     yield geolevel, "only", group.name, None, sum(true), sum(published), None, None
     if group.size <= MOST_GROUPS:
-        labels = next(factor.labels for factor in group.factors if factor.name is not None)
+        labels = group.named_factors[0].labels
         for label, before, after in zip(labels, true, published, strict=True):
             yield geolevel, "only", group.name, label, before, after, None, None
 

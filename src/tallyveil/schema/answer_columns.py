@@ -93,7 +93,7 @@ def answer_of(group: QueryGroup, labels: Mapping[str, str]) -> int:
             f"labels for query {group.name!r} are {type_of(labels)}, wanted a mapping from attributes to labels, both "
             "as text, such as {'age': '18-64'}."
         )
-    named = [factor for factor in group.factors if factor.name is not None]
+    named = group.named_factors
     wanted = [factor.attribute for factor in named]
     if sorted(labels) != sorted(wanted):
         raise SchemaError(

@@ -1,7 +1,7 @@
 """A query group: a product of recodes, one for each attribute, applied to counts without building a matrix."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
@@ -326,13 +326,13 @@ class QueryGroup:
 
         A query that names no factor has one answer, with the label "total".
         """
-        named = [[f"{factor.name}={label}" for label in factor.labels] for factor in self._asked()]
+        named = [[f"{factor.name}={label}" for label in factor.labels] for factor in self.named_factors]
         return [LABEL_JOINT.join(parts) or "total" for parts in product(*named)]
 
     @property
     def factor_names(self) -> tuple[str, ...]:
         """Names of the attributes and recodes in the query, in the schema's order; empty for the total."""
-        return tuple(factor.name for factor in self._asked() if factor.name is not None)
+        return tuple(factor.name for factor in self.named_factors if factor.name is not None)
 
     def answers_from_labels(
         self, columns: Mapping[str, Sequence[str | None]], n_rows: int
@@ -347,7 +347,7 @@ class QueryGroup:
         """
         answers = np.zeros(n_rows, dtype=np.int64)
         unknown = np.zeros(n_rows, dtype=np.bool_)
-        for factor in self._asked():
+        for factor in self.named_factors:
             number = {label: group for group, label in enumerate(factor.labels)}
             groups = np.array([number.get(label or "", -1) for label in columns[factor.name or ""]], np.int64)
             unknown |= groups < 0
@@ -356,8 +356,10 @@ class QueryGroup:
         answers[unknown] = -1
         return answers
 
-    def _asked(self) -> Iterator[Factor]:
-        return (factor for factor in self.factors if factor.name is not None)
+    @property
+    def named_factors(self) -> tuple[Factor, ...]:
+        """The factors of the attributes and recodes in the query, without those that are summed out."""
+        return tuple(factor for factor in self.factors if factor.name is not None)
 
 
 def _sum_groups(table: NDArray[Number], axis: int, factor: Factor) -> NDArray[Number]:

@@ -159,7 +159,7 @@ def _least_hidden(shared: SharedInput, tables: Mapping[TableName, PublishedTable
 
 def labels_of(query: QueryGroup) -> list[str]:
     """The label of each answer, as tables of a comparison name it: levels joined by " * ", "" for a total."""
-    named = [factor.labels for factor in query.factors if factor.name is not None]
+    named = [factor.labels for factor in query.named_factors]
     labels = [""]
     for part in named:
         labels = [f"{first} * {second}" if first else second for first in labels for second in part]

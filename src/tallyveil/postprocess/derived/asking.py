@@ -231,7 +231,7 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
         raise refused(f"the rows are by {kinds[0]!r} and by {kinds[1]!r}. Keep one geolevel or family.")
     factors: dict[str, Factor] = {}
     for name in names:
-        (factor,) = (item for item in schema.query(name).factors if item.name is not None)
+        (factor,) = schema.query(name).named_factors
         if factor.attribute in factors:
             raise refused(
                 f"the rows are by {factors[factor.attribute].name!r} and by {name!r}, which are both of attribute "
@@ -313,7 +313,7 @@ def known_name(name: str, known: Sequence[str], what: str) -> str:
 def _condition(schema: Schema, condition: Condition) -> tuple[str, str, NDArray[np.bool_]]:
     """The name of a condition, its attribute, and which levels satisfy it."""
     name = known_name(condition.name, schema.factor_names, "attribute or recode of this release")
-    (factor,) = (item for item in schema.query(name).factors if item.name is not None)
+    (factor,) = schema.query(name).named_factors
     groups = []
     for label in condition.labels:
         if label not in factor.labels:
