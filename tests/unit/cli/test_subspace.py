@@ -222,6 +222,17 @@ def test_tables_without_negative_counts(tallyveil, table, tmp_path, outputs, cha
     assert released.equals(pl.read_parquet(again / "table.parquet"))
 
 
+@pytest.mark.parametrize("epsilon", ["0.1", "0.05", "1/3"])
+def test_an_epsilon_that_is_no_float_is_released_with_its_page(tallyveil, table, tmp_path, epsilon):
+    """At distance 4 these are 0.4, 0.2 and 4/3, of which the nearest float may lie above."""
+    edit(table, ('epsilon = "0.25"', f'epsilon = "{epsilon}"'), ('epsilon = "1"', 'epsilon = "2"'))
+    out = tmp_path / "out"
+    code, _, said = tallyveil("release", table, "--out", out, "--insecure-test-key", "e", "--json")
+    assert code == 0, said
+    assert (out / "report.html").is_file()
+    assert verify(out).holds
+
+
 def test_the_nearest_table_under_sums_that_cross(tallyveil, table, tmp_path):
     """Beside both margins, a sum of cells of several counties and levels: an integer program finds the table."""
     crossing = 'name = "crossing"\ncells = { county = ["Alpha", "Beta"], education = ["low", "medium"] }\n\n[privacy]'

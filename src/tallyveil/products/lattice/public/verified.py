@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
+from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import IntegerSubspaceGaussian, IntegerSubspaceLaplace, Neighbours
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.numbers import at_most
@@ -289,16 +290,19 @@ def require_table(root: Path, manifest: Manifest) -> None:
     require_fits(
         privacy["epsilon"] >= least, f"privacy.epsilon is below {least:.6g}, which the event has at least"
     )
+    epsilon: Fraction | float = privacy["epsilon"]
     if plan["budget_unit"] == "rho":
         require_fits(
             privacy.get("rho") == str(manifest.spent.spent), "privacy.rho is not what the ledger shows"
         )
     else:
-        # The epsilon at the distance of the plan is what was spent.
+        # The epsilon at the distance of the plan is what was spent, rounded up to a float. The statement has the exact
+        # number, which may end in fewer digits.
+        epsilon = manifest.spent.spent
         require_fits(
-            privacy["epsilon"] >= float(manifest.spent.spent), "privacy.epsilon is below what was spent"
+            privacy["epsilon"] == fraction_bounds(epsilon).upper, "privacy.epsilon is not what was spent"
         )
-    said = f"epsilon <= {at_most(privacy['epsilon'])} "
+    said = f"epsilon <= {at_most(epsilon)} "
     require_fits(privacy["statement"].startswith(said), "privacy.statement says another epsilon")
     _require_sums(read_listed_table(root, manifest, TABLE), read_listed_table(root, manifest, SUMS), plan)
 
