@@ -24,12 +24,13 @@ from tallyveil.measurements.layouts.described.source import (
     find_files,
     is_table_file,
     opened_table,
+    unreadable_file,
 )
 from tallyveil.plans.from_toml.descriptions import Description, packaged_descriptions
 from tallyveil.schema.presets import load_preset, preset_names
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import toml_key, toml_value
-from tallyveil.storage.read import collect
+from tallyveil.storage.read import UNREADABLE, collect
 
 MOST_ROWS: Final = 200_000
 """Rows of a table that are looked at. Twice as many take twice the time, and names that come later are missing in the
@@ -172,7 +173,10 @@ def _table(pattern: str, files: Sequence[tuple[Path, dict[str, str]]]) -> _Table
     labels: dict[str, None] = {}
     for path, names in files:
         frame = opened_table(path)
-        schema = frame.collect_schema()
+        try:
+            schema = frame.collect_schema()
+        except UNREADABLE as error:
+            raise unreadable_file(path, error) from None
         lower = {name.lower(): name for name in reversed(schema.names())}
         for kind, suggested in _SUGGESTED.items():
             known = next((lower[name] for name in suggested if name in lower), None)

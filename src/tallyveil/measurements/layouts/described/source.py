@@ -339,7 +339,8 @@ class SourceFiles:
                     path,
                     rows[GEOCODE][0],
                     f"and {rows[GEOCODE].n_unique() - 1:,} other(s) lack answers of '{groups[name].name}'. If zeros "
-                    'are left out, the description says zeros = "left out"; if not,',
+                    'are left out, write zeros = "left out" in [answers] of the description. Otherwise rows are '
+                    "missing",
                 )
             if rows.height:
                 yield path, _listed(path, name, _filled(rows, groups[name].size), groups[name])
@@ -375,9 +376,7 @@ class SourceFiles:
             )
         if numbered[VALUE].null_count():
             row = int(numbered[VALUE].is_null().arg_max() or 0)
-            raise bad_row(
-                path, rows[GEOCODE][row], f"lacks an answer of '{group.name}', which is a whole number."
-            )
+            raise bad_row(path, rows[GEOCODE][row], f"has no whole number as an answer of '{group.name}'")
         return numbered
 
 
