@@ -31,7 +31,6 @@ let current = "";
  * @returns {Promise<{ problem: string, costs: string[] }>}
  */
 async function ask(asked) {
-  document.body.dataset.settled = "false";
   byId("announcer").textContent = "Computing …";
   const response = await fetch("ask", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
   if (!response.ok) throw new Error("The desk does not answer. Start it again in the terminal; every answer is kept.");
@@ -50,11 +49,18 @@ function form() {
   return found instanceof HTMLFormElement ? found : null;
 }
 
-/** Keep what stands in the form, also what is wrong. */
+/** Keep what stands in the form, also what is wrong, and what is typed while that is on its way. */
 async function keep() {
   const place = form();
-  if (!place || step().fields.length === 0 || step().extra.choices) return; // the slider keeps its own answer
-  await ask({ ask: "take", step: step().name, answers: answersIn(place, step().fields) });
+  const { name, fields, extra } = step();
+  if (!place || fields.length === 0 || extra.choices) return; // the slider keeps its own answer
+  let answers = answersIn(place, fields);
+  for (;;) {
+    await ask({ ask: "take", step: name, answers });
+    const later = answersIn(place, fields);
+    if (JSON.stringify(later) === JSON.stringify(answers)) return;
+    answers = later;
+  }
 }
 
 /** @param {string} name */
@@ -65,7 +71,9 @@ async function go(name) {
   byId("step").focus();
 }
 
-async function next() {
+/** @param {string} name  the step that is left: a button pressed twice leaves it once */
+async function next(name) {
+  if (name !== current) return;
   await keep();
   const here = step();
   if (!here.done) {
@@ -79,17 +87,25 @@ async function next() {
 }
 
 async function lookAgain() {
-  const focused = document.activeElement?.id;
   await keep();
+  const focused = document.activeElement?.id;
   show();
   if (focused) document.getElementById(focused)?.focus();
 }
 
-/** @param {Promise<any>} work */
+/** What the reader asked for before; the next waits for it, so that no answer is overtaken by an older view. */
+let before = Promise.resolve();
+let waiting = 0;
+
+/** @param {() => Promise<void>} work */
 function guarded(work) {
-  work.catch((error) => {
+  waiting += 1;
+  document.body.dataset.settled = "false";
+  before = before.then(work).catch((error) => {
     byId("step").prepend(element("p", { class: "problems", role: "alert" }, String(error.message ?? error)));
-    document.body.dataset.settled = "true";
+  }).finally(() => {
+    waiting -= 1;
+    document.body.dataset.settled = String(waiting === 0);
   });
 }
 
@@ -104,7 +120,7 @@ function show(complain = false, problem = "") {
   refill(byId("steps"), ...view.titles.map(([name, title], i) => {
     const known = view.steps.find((one) => one.name === name);
     return element("li", {}, element("button", {
-      type: "button", disabled: !known, "aria-current": name === current ? "step" : null, onclick: () => guarded(go(name)),
+      type: "button", id: `to-${name}`, disabled: !known, "aria-current": name === current ? "step" : null, onclick: () => guarded(() => go(name)),
     }, element("span", { class: "state", "aria-hidden": "true" }, known?.done && name !== "file" ? "✓" : String(i + 1)), title,
     known?.done ? element("span", { class: "unseen" }, " (done)") : null));
   }));
@@ -114,16 +130,15 @@ function show(complain = false, problem = "") {
     element("h2", {}, here.title), element("p", { class: "why" }, here.why),
     problems.length ? element("div", { class: "problems", role: "alert" }, ...problems.map((one) => element("p", {}, one))) : null,
     here.name !== "budget" && here.shown.length ? element("div", { class: "shown" }, ...here.shown.map((one) => element("p", {}, one))) : null,
-    extra.choices ? tradeOffElement(extra, here.fields[0].value, (factor) => guarded(chosen(factor))) : null,
+    extra.choices ? tradeOffElement(extra, here.fields[0].value, (factor) => guarded(() => chosen(factor))) : null,
     extra.choices ? costsElement() : null,
     extra.text ? element("h3", {}, extra.path) : null,
     extra.text ? element("pre", { tabindex: 0, role: "region", "aria-label": "The release file" }, extra.text) : null,
-    element("form", { class: "step-form", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); guarded(here.name === "file" ? write() : next()); } },
-      ...(extra.choices ? [] : here.fields.map((one) => questionElement(one, () => guarded(lookAgain())))),
+    element("form", { class: "step-form", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); guarded(() => here.name === "file" ? write() : next(here.name)); } },
+      ...(extra.choices ? [] : here.fields.map((one) => questionElement(one, () => guarded(lookAgain)))),
       element("div", { class: "go" },
-        here.name === "file" && !extra.text ? null : element("button", { class: "primary", type: "submit" }, here.name === "file" ? "Write the file" : "Go on"))));
+        here.name === "file" && !extra.text ? null : element("button", { id: "go-on", class: "primary", type: "submit" }, here.name === "file" ? "Write the file" : "Go on"))));
   document.title = `${here.title} – desk`;
-  document.body.dataset.settled = "true";
 }
 
 /** @param {string} factor */
@@ -135,7 +150,7 @@ async function chosen(factor) {
 
 function costsElement() {
   const place = element("div", { "aria-live": "polite" });
-  return element("div", {}, element("button", { type: "button", id: "costs", onclick: () => guarded(costs(place)) }, "What does each wish cost?"), place);
+  return element("div", {}, element("button", { type: "button", id: "costs", onclick: () => guarded(() => costs(place)) }, "What does each wish cost?"), place);
 }
 
 /** @param {HTMLElement} place */
@@ -143,7 +158,6 @@ async function costs(place) {
   refill(place, element("p", { class: "quiet" }, "Computing …"));
   const answer = await ask({ ask: "costs" });
   refill(place, element("ul", {}, ...answer.costs.map((one) => element("li", {}, one))), answer.problem ? element("p", { class: "problems" }, answer.problem) : null);
-  document.body.dataset.settled = "true";
 }
 
 async function write() {
@@ -159,4 +173,4 @@ async function begin() {
   show();
 }
 
-guarded(begin());
+guarded(begin);
