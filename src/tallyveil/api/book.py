@@ -17,13 +17,13 @@ from tallyveil.accounting.ledger.book import (
     record_spends,
 )
 from tallyveil.accounting.ledger.book import create_book as begin_book
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.accounting.losses import has_loss_law
 from tallyveil.accounting.numbers import at_least, at_most, delta_text, short_decimal
 from tallyveil.api.arguments import AnyPath, Text, book_of, checked
 from tallyveil.api.guarantees import total_guarantee
 from tallyveil.api.planned import Plan
 from tallyveil.errors import BudgetError, StoreError, TallyveilError
-from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.printable import in_one_line
 from tallyveil.runs.once import spends_of

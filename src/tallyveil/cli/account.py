@@ -19,7 +19,7 @@ from tallyveil.cli.frame.arguments import (
     ReleaseFilePath,
     group_of_commands,
 )
-from tallyveil.cli.frame.terminal import say_json
+from tallyveil.cli.frame.terminal import say_headed, say_json
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
@@ -413,11 +413,8 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
         say_json(answer, indent=2)
         return
 
-    from tallyveil.cli.frame.screen import Screen, headed
-
-    console = Screen()
     for key, value in answer.items():
-        console.print(headed(key.replace("_", " "), f": {_in_words(value)}"), soft_wrap=True)
+        say_headed(key.replace("_", " "), f": {_in_words(value)}")
 
 
 def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.ledger.lines import LEDGER, Declaration
 from tallyveil.arrays import Integers
 from tallyveil.compare.attack_page import write_attack_page
 from tallyveil.compare.attacks.attack import Finding, Targets
@@ -31,7 +31,7 @@ from tallyveil.compare.settings import AttackFile
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.errors import ConfigError
 from tallyveil.files.declassified import mark_declassified, require_markable
-from tallyveil.files.finished import LEDGER, MANIFEST
+from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_geography
 from tallyveil.files.geography import read_areas as read_release_areas
 from tallyveil.files.histograms import HISTOGRAM, read_histogram

@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.ledger.lines import LEDGER, Declaration
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, over_draws
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
@@ -32,7 +32,6 @@ from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.compare.settings import CompareFile
 from tallyveil.errors import ConfigError
 from tallyveil.files.evaluation import WARNING
-from tallyveil.files.finished import LEDGER
 from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.runs.executor import Threads

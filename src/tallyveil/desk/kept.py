@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.desk.steps import Answers
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import type_of
-from tallyveil.files.finished import LEDGER
 from tallyveil.printable import shown
 from tallyveil.storage.json_files import read_json_object
 from tallyveil.storage.outputs import LOCK_SUFFIX

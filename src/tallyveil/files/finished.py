@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tallyveil.accounting.ledger.lines import first_lines
+from tallyveil.accounting.ledger.lines import LEDGER, first_lines
 from tallyveil.declared import Declared, Text, Whole
 from tallyveil.errors import StoreError
 from tallyveil.storage.read import UNREADABLE, parquet_metadata
@@ -16,7 +16,6 @@ MANIFEST: Final = "manifest.json"
 PLAN: Final = "plan.json"
 LOG: Final = "log.jsonl"
 """What earlier versions wrote beside a release: stages with times, and machines of a cluster."""
-LEDGER: Final = "ledger.jsonl"
 _LEAST_LINES = 2  # what the ledger declares, and the spend
 PROGRAMME: Final = "programme.json"
 """What a folder says whose releases a programme has made. In the private folder: what an unfinished one must keep."""

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, first_lines, parse_ledger
+from tallyveil.accounting.ledger.lines import LEDGER, Declaration, LedgerEntry, first_lines, parse_ledger
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.declared import read_written
 from tallyveil.errors import SolverError, StoreError, TallyveilError
-from tallyveil.files.finished import LEDGER, MANIFEST, PLAN, ledger_bytes, record_of
+from tallyveil.files.finished import MANIFEST, PLAN, ledger_bytes, record_of
 from tallyveil.files.geography import (
     GEOGRAPHY,
     GEOMETRY,

@@ -5,7 +5,6 @@ from typing import Final, Literal, TypeAlias
 
 from tallyveil.runs.executor import ClusterSettings, Executors, Threads
 from tallyveil.runs.observer import Observer
-from tallyveil.runs.timings import Timings
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import usable_cores
 
@@ -34,8 +33,9 @@ def executors_of(
         cluster = planned or ClusterSettings()
     if not isinstance(cluster, ClusterSettings):
         return Threads(workers or usable_cores())
-    # Ray's modules are loaded only by a run that uses a cluster.
+    # Ray's modules, and those that write its timings, are loaded only by a run that uses a cluster.
     from tallyveil.runs.cluster.executor import Cluster
+    from tallyveil.runs.timings import Timings
 
     def told(event: JsonObject) -> None:
         if isinstance(observer, Timings):

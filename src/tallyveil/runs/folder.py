@@ -26,8 +26,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.errors import StoreError
-from tallyveil.files.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
+from tallyveil.files.finished import MANIFEST, PRIVATE, PROGRAMME
 from tallyveil.storage.addresses import refuse_object
 from tallyveil.storage.system import (
     absent_folders,

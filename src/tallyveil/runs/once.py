@@ -28,10 +28,10 @@ from tallyveil.accounting.ledger.book import (
     require_room,
 )
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
-from tallyveil.accounting.ledger.lines import LedgerEntry, spent
+from tallyveil.accounting.ledger.lines import LEDGER, LedgerEntry, spent
 from tallyveil.accounting.numbers import exact_text
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.files.finished import LEDGER, LOG, PLAN, PRIVATE, ledger_record
+from tallyveil.files.finished import LOG, PLAN, PRIVATE, ledger_record
 from tallyveil.files.manifest import Manifest, Spent, library_versions, listed_file
 from tallyveil.files.manifest_files import parsed_manifest, require_entered, written_manifest
 from tallyveil.files.marks import release_marks

@@ -25,10 +25,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.ledger.lines import spent
+from tallyveil.accounting.ledger.lines import LEDGER, spent
 from tallyveil.declared import ContentInPart, Declared, Format1, Many, Number, Text, Whole, mapping_of
 from tallyveil.errors import StoreError
-from tallyveil.files.finished import LEDGER, PRIVATE, PROGRAMME
+from tallyveil.files.finished import PRIVATE, PROGRAMME
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import written_manifest
 from tallyveil.files.marks import Marks, joined, ledger_marks, marks_of

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.errors import StoreError
-from tallyveil.files.finished import LEDGER
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.storage.system import peak_memory_mib
 from tallyveil.storage.write import store_error

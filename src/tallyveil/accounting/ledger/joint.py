@@ -17,7 +17,7 @@ from tallyveil.accounting.events import (
 )
 from tallyveil.accounting.filters import Filter, Odometer
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
+from tallyveil.accounting.ledger.lines import LEDGER, Declaration, LedgerEntry
 from tallyveil.accounting.numbers import exact_text
 from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
 from tallyveil.errors import BudgetError, StoreError
@@ -25,8 +25,6 @@ from tallyveil.storage.paths import real
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
-
-LEDGER_NAME = "ledger.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ _Content: TypeAlias = tuple[Declaration, tuple[LedgerEntry, ...]]
 
 
 def _ledger_in(path: Path) -> Path:
-    return path / LEDGER_NAME if path.is_dir() else path
+    return path / LEDGER if path.is_dir() else path
 
 
 def _under_one_relation(
@@ -186,10 +184,10 @@ def runs_in(folder: Path) -> tuple[Path, ...]:
     Raises:
         StoreError: there is no such ledger.
     """
-    ledgers = tuple(sorted(folder.glob(f"*/{LEDGER_NAME}")))
+    ledgers = tuple(sorted(folder.glob(f"*/{LEDGER}")))
     if not ledgers:
         raise StoreError(
-            f"{folder} holds no run with a {LEDGER_NAME}. Name the folder that contains the folders of the runs."
+            f"{folder} holds no run with a {LEDGER}. Name the folder that contains the folders of the runs."
         )
     return ledgers
 

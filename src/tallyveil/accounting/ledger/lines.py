@@ -221,6 +221,8 @@ _WRITTEN_IF_TRUE = {"restricted"}
 """A key that is written only where it is true; a line without it keeps its meaning."""
 
 
+LEDGER = "ledger.jsonl"
+"""Name of the ledger in the folder of a run."""
 LEDGER_FORMAT = 2
 """Number of the format that is written: chained lines, and a sensitivity that says by how much an answer moves."""
 UNCHAINED_FORMAT = 1

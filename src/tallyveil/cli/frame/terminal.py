@@ -26,6 +26,16 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(shown(text), err=err)
 
 
+def say_headed(heading: str, rest: str) -> None:
+    """Print a line that begins with a heading, bold on a terminal. `screen.headed` is the same for rich."""
+    typer.echo(_styled(shown(heading), bold=True), nl=False)
+    say(rest)
+
+
+def _styled(text: str, **style: Any) -> str:
+    return text if os.environ.get("NO_COLOR") else typer.style(text, **style)
+
+
 def say_json(value: object, *, indent: int | None = None, err: bool = False) -> None:
     """Print a value as JSON, which has no infinity: that is the text "Infinity", which float() of Python reads."""
     say(json.dumps(_in_json(value), indent=indent, allow_nan=False), err=err)
@@ -47,9 +57,7 @@ def _in_json(value: Any) -> Any:
 
 def say_error(code: str, message: str) -> None:
     """Print an error that was raised on purpose: its code, its message, and the command that explains it."""
-    label = f"error [{code}]"
-    styled = label if os.environ.get("NO_COLOR") else typer.style(label, fg="red", bold=True)
-    typer.echo(styled, err=True, nl=False)
+    typer.echo(_styled(f"error [{code}]", fg="red", bold=True), err=True, nl=False)
     say(f" {_short(message)}", err=True)
     say(f"More: tallyveil explain {code}", err=True)
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.files.finished import LEDGER, LOG, MANIFEST, PRIVATE, refuse_unfinished
+from tallyveil.files.finished import LOG, MANIFEST, PRIVATE, refuse_unfinished
 from tallyveil.files.intervals import INTERVALS
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import entered_manifest, parsed_manifest, read_manifest

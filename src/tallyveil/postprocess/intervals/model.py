@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.estimation.intervals.fit import AnswerRows, MeasuredLevels, StoredRows
@@ -19,7 +20,7 @@ from tallyveil.estimation.intervals.model import (
     model_of_levels,
     with_queries,
 )
-from tallyveil.files.finished import LEDGER, MANIFEST, PLAN, refuse_unfinished
+from tallyveil.files.finished import MANIFEST, PLAN, refuse_unfinished
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.histograms import read_histogram
 from tallyveil.files.manifest import Manifest, ReleaseKind

@@ -9,9 +9,9 @@ import polars as pl
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.accounting.numbers import at_most, short_decimal
 from tallyveil.files.evaluation import FOLDER
-from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of

@@ -14,11 +14,12 @@ import scipy.sparse as sp
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import IntegerSubspaceGaussian, IntegerSubspaceLaplace, Neighbours
 from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.arrays import Integers
 from tallyveil.declared import validated
-from tallyveil.files.finished import LEDGER, PLAN, require_fits
+from tallyveil.files.finished import PLAN, require_fits
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table
 from tallyveil.products.lattice.public.plan import (

@@ -14,12 +14,12 @@ import polars as pl
 from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.ledger.lines import LEDGER, Declaration
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SolverError, StoreError
 from tallyveil.files.declassified import mark_declassified
 from tallyveil.files.evaluation import table_errors, write_errors
-from tallyveil.files.finished import LEDGER, PLAN
+from tallyveil.files.finished import PLAN
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.noise.source import NoiseSource

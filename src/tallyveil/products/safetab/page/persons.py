@@ -11,11 +11,11 @@ from typing import Any, Final
 import polars as pl
 
 from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.accounting.numbers import bound_cell, short_decimal
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation import FOLDER, PARAMETERS, WARNING
-from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of

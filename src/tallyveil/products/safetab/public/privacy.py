@@ -26,13 +26,14 @@ from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.guarantee import compose
 from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.accounting.numbers import at_least, at_most
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.accounting.renyi import renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.exact import as_given, fraction_of
-from tallyveil.files.finished import LEDGER, MANIFEST, PLAN
+from tallyveil.files.finished import MANIFEST, PLAN
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed
 from tallyveil.noise.laws import DiscreteGaussian

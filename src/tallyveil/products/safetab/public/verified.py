@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import validated
-from tallyveil.files.finished import LEDGER, PLAN, require_fits
+from tallyveil.files.finished import PLAN, require_fits
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table
 from tallyveil.products.safetab.public.config import GEOGRAPHIES, LEVELS, SafetabConfig

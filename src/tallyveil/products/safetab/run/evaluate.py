@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
 from tallyveil.files.evaluation import PARAMETERS, write_errors
-from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed_table, read_manifest, require_unchanged
 from tallyveil.noise.key import insecure_key

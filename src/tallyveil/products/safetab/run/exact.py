@@ -13,8 +13,8 @@ import polars as pl
 
 from tallyveil.accounting.events import WITHOUT_NOISE
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.files.finished import LEDGER, MANIFEST
+from tallyveil.accounting.ledger.lines import LEDGER, Declaration
+from tallyveil.files.finished import MANIFEST
 from tallyveil.files.manifest import MANIFEST_FORMAT, listed_file
 from tallyveil.products.safetab.confidential.declassify import exact_group_measurer, exact_household_measurer
 from tallyveil.products.safetab.confidential.measure import read_households

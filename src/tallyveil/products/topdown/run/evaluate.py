@@ -9,12 +9,12 @@ import polars as pl
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.ledger.lines import LEDGER, Declaration
 from tallyveil.budget.guarantees import TOGETHER, strategy_parameters
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.files.declassified import mark_declassified, require_markable
 from tallyveil.files.evaluation import Evaluation, error_metrics, find_artefacts, write_evaluation
-from tallyveil.files.finished import LEDGER, MANIFEST
+from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_areas, read_geography
 from tallyveil.files.histograms import HISTOGRAM, read_histogram, tabulated
 from tallyveil.files.manifest import ReleaseKind
