@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.accounting.ledger.lines import LEDGER
 from tallyveil.api.arguments import AnyPath, Flag, Paths, checked
 from tallyveil.api.products import PRODUCTS, write_page
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.files.data_package import DATA_PACKAGE, data_package
 from tallyveil.files.declassified import looks_of
 from tallyveil.files.finished import (
-    LEDGER,
     LOG,
     MANIFEST,
     PLAN,

@@ -18,12 +18,11 @@ from pydantic import AfterValidator, Field
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.ledger.lines import LedgerEntry, spent
+from tallyveil.accounting.ledger.lines import LEDGER, LedgerEntry, spent
 from tallyveil.declared import ContentInPart, MisfitError, validated
 from tallyveil.errors import StoreError
 from tallyveil.exact import fraction_of
 from tallyveil.files.finished import (
-    LEDGER,
     MANIFEST,
     PLAN,
     PROGRAMME,
