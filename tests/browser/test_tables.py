@@ -289,6 +289,17 @@ def test_axe_finds_nothing_and_nothing_sticks_out(tables, name, width, dark):
         assert page.page.locator("img, body script, svg[onload]").count() == 0
 
 
+def test_a_phone_shows_the_answer_before_the_fields(tables):
+    page = tables("town", width=390)
+    page.open(STATES["town"])
+    assert not page.page.is_visible("#fields")
+    page.page.click("#fold-title")
+    assert page.page.is_visible("#attribute-0-rows")
+    page.page.set_viewport_size({"width": 1400, "height": 900})
+    assert page.page.is_visible("#fields")
+    assert not page.page.is_visible("#fold-title")
+
+
 def test_print_leaves_the_question_and_the_answer(tables):
     page = tables()
     page.open()

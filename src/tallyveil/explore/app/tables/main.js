@@ -229,7 +229,7 @@ function head(site) {
   document.title = `${say("Tables")} – ${shown(site.name)}`;
   byId("title").textContent = say("Make a table");
   byId("skip").textContent = say("Skip to the answer");
-  byId("fields").setAttribute("aria-label", say("What the table is made of"));
+  byId("fold-title").textContent = say("What the table is made of");
   byId("zones").setAttribute("aria-label", say("Rows and columns"));
   refill(byId("pages"), ...pageLinks("tables"));
   refill(byId("warnings"), ...site.warnings.map((warning) => element("p", { class: "warning", role: "note" }, shown(warning))));
@@ -239,6 +239,15 @@ function head(site) {
     element("p", {}, shown(site.signature)),
     element("p", {}, say("An answer follows from the published files alone. Asking costs nothing and tells nothing that the release has not told.")),
     element("p", {}, say("Made by {program} from published counts. This page loads nothing from other sites.", { program: shown(site.made_by) })));
+}
+
+/** On a narrow screen the fields are folded, so that the answer is not below all of them. */
+function foldFields() {
+  const narrow = matchMedia("(max-width: 860px)"); // as in tables.css
+  const fold = /** @type {HTMLDetailsElement} */ (byId("fold"));
+  const settle = () => { fold.open = !narrow.matches; };
+  narrow.addEventListener("change", settle);
+  settle();
 }
 
 /** @param {unknown} error */
@@ -253,6 +262,7 @@ async function start() {
   const site = await loadSite();
   refill(byId("theme-place"), languageSwitch(site), themeSwitch());
   head(site);
+  foldFields();
   await new Page(site).begin();
 }
 
