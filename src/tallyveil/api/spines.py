@@ -60,16 +60,20 @@ class SpineDistances:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpineComparison:
-    """Standard deviations of totals on two spines.
+    """Standard deviations of totals, and off-spine distances, on two spines.
 
     Attributes:
-        kinds: A row for each kind of area.
-        areas: A row for each geounit of the first spine and each entity.
+        kinds: A row for each kind of area. With free groups, `bound_mean` is a mean that no groups reach below on the
+            second spine, and `gap` the part by which its own mean is above it.
+        areas: A row for each geounit of the first spine and each entity; `bound` is the least standard deviation that
+            any groups could give it.
+        distances: A row for each family of entities: off-spine distances, with bounds as above.
         parameters: The privacy parameters of both strategies, a row for each geolevel.
     """
 
     kinds: "pl.DataFrame"
     areas: "pl.DataFrame"
+    distances: "pl.DataFrame"
     parameters: list[dict[str, Any]]
 
 
@@ -93,6 +97,7 @@ def build_spine(
     cutoff: WholeNumber = 12,
     maximum: Flag = False,
     bypass: Flag = True,
+    every_query: Flag = False,
 ) -> BuiltSpine:
     """Make a spine by the steps of a preset, and optionally choose groups by the resulting variances.
 
@@ -115,6 +120,8 @@ def build_spine(
         cutoff: A group has at most this number of children plus the square root of the number of siblings.
         maximum: Whether the greatest variance is minimised instead of the weighted sum.
         bypass: Whether geounits are bypassed, if the preset does so and a strategy gives shares.
+        every_query: Bypass geounits where no query gets a greater variance, with a preset or without, in the place of
+            the rule of the mechanism. It needs a strategy.
     Raises:
         ConfigError: arguments that do not fit each other.
         GeographyError, BudgetError, StoreError: as reading, the steps and the search do.
@@ -133,7 +140,7 @@ def build_spine(
     result = built(
         BuildFlags(
             table, areas, preset, geolevels, columns, measures, regroup, aim,
-            cutoff, maximum, most_loss, Reference(reference), may_worsen, bypass,
+            cutoff, maximum, most_loss, Reference(reference), may_worsen, bypass, every_query,
         )
     )  # fmt: skip
     spine, shares = result.spine.spine, result.spine.shares
@@ -204,6 +211,8 @@ def compare_spines(
     families: Names = (),
     schema: Text | None = None,
     exact: Names = (),
+    grouped: Names = (),
+    cutoff: WholeNumber = 12,
     out: AnyPath | None = None,
     each: AnyPath | None = None,
 ) -> SpineComparison:
@@ -219,13 +228,18 @@ def compare_spines(
         entities: Public table of off-spine entities.
         families: Columns of `entities`; none for every text column.
         schema, exact: As for `build_spine`.
+        grouped: Geolevels of the second spine that consist of groups. Bounds are computed on what any other groups
+            could reach: for distances with the groups of all of them free, for standard deviations with those just
+            above the finest geounits free.
+        cutoff: The groups have at most this number of children plus the square root of the number of siblings.
         out: File for the rows of all kinds of areas (Parquet).
         each: File for the rows of all areas (Parquet).
     Raises:
         GeographyError: the spines are not over the same blocks.
         BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
     """
-    from tallyveil.products.topdown.run.spine_design import comparison
+    from tallyveil.geography.steps import FanOutLimit
+    from tallyveil.products.topdown.run.spine_design import FreeGroups, comparison
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 
@@ -237,14 +251,13 @@ def compare_spines(
     measures, name = _measures_of(strategy, schema, exact)
     # Without a second strategy both spines are measured alike, and only the spines differ.
     others = measures if second_strategy is None else _measures_of(second_strategy, schema, exact)[0]
-    kinds, areas, parameters = comparison(
-        (Path(first), Path(second)), (measures, others), table, list(families)
-    )
+    free = FreeGroups(tuple(dict.fromkeys(grouped)), FanOutLimit(cutoff=cutoff)) if grouped else None
+    compared = comparison((Path(first), Path(second)), (measures, others), table, list(families), free)
     if out is not None:
-        write_parquet(Path(out), kinds, {"schema": name})
+        write_parquet(Path(out), compared.kinds, {"schema": name})
     if each is not None:
-        write_parquet(Path(each), areas, {"schema": name})
-    return SpineComparison(kinds, areas, parameters)
+        write_parquet(Path(each), compared.each, {"schema": name})
+    return SpineComparison(compared.kinds, compared.each, compared.distances, compared.parameters)
 
 
 @checked

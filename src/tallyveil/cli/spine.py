@@ -25,6 +25,7 @@ from tallyveil.cli.frame.terminal import say, say_json
 if TYPE_CHECKING:
     import polars as pl
 
+    from tallyveil.api.spines import SpineComparison
     from tallyveil.geography.areas import AreaChange
     from tallyveil.products.topdown.run.spine_design import FittedSpine
 
@@ -162,6 +163,14 @@ def build(
             help="Bypass geounits if the preset does and a strategy gives shares. The mechanism decides the rule."
         ),
     ] = True,
+    every_query: Annotated[
+        bool,
+        typer.Option(
+            "--every-query",
+            help="Bypass geounits only where no query of any geounit gets a greater variance, also if geolevels "
+            "measure different queries. It needs a strategy, and no preset.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -186,6 +195,7 @@ def build(
         cutoff=cutoff,
         maximum=maximum,
         bypass=bypass,
+        every_query=every_query,
     )
     # The words are the spine's own short form; all geolevels are in the JSON.
     give(built.to_mapping(), [f"{out}: {built.spine!r}"], quiet=quiet, as_json=as_json)
@@ -261,6 +271,24 @@ def compare(
     ] = None,
     schema: SchemaName = None,
     exact: Exact = None,
+    grouped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grouped",
+            metavar="GEOLEVEL",
+            help="Geolevel of the second spine that consists of groups. Shows how far its distances and standard "
+            "deviations are above the least that any such groups could reach. May be repeated.",
+        ),
+    ] = None,
+    cutoff: Annotated[
+        int,
+        typer.Option(
+            "--cutoff",
+            min=0,
+            help="For --grouped: a group has at most this number of children plus the square root of the number of "
+            "siblings.",
+        ),
+    ] = 12,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="File for the same numbers (Parquet).")
     ] = None,
@@ -291,12 +319,14 @@ def compare(
         families=family or [],
         schema=schema,
         exact=exact or [],
+        grouped=grouped or [],
+        cutoff=cutoff,
         out=out,
         each=each,
     )
     # The files are written by the call above, whether or not anything is printed.
     if as_json or not quiet:
-        _show_rows(comparison.kinds, comparison.parameters, as_json)
+        _show_rows(comparison, as_json)
 
 
 @spine.command()
@@ -398,19 +428,47 @@ def _ratio_of_means(row: dict[str, Any]) -> str:
     return f"{second / first - 1:+.0%}" + (" worse" if row["worse"] else "")
 
 
-def _show_rows(frame: "pl.DataFrame", parameters: list[dict[str, Any]], as_json: bool) -> None:
+def _bound_and_gap(row: dict[str, Any]) -> list[Any]:
+    if row["bound_mean"] is None:
+        return ["–", "–"]
+    return [row["bound_mean"], "–" if row["gap"] is None else f"{row['gap']:.1%}"]
+
+
+def _show_distances(frame: "pl.DataFrame", bounded: bool) -> None:
+    """Print the off-spine distances of the families on two spines."""
+    if frame.is_empty():
+        return
+    columns = [f"{place}_{name}" for name in ("mean", "greatest") for place in ("first", "second")]
+    show_table(
+        ["off-spine distance", "areas", "1st mean", "2nd mean", "1st max", "2nd max"]
+        + (["bound", "gap"] if bounded else []),
+        [
+            [row["name"], row["areas"], *(row[column] for column in columns)]
+            + (_bound_and_gap(row) if bounded else [])
+            for row in frame.iter_rows(named=True)
+        ],
+        False,
+    )
+
+
+def _show_rows(comparison: "SpineComparison", as_json: bool) -> None:
     """Print a comparison with what its accuracy costs, and a warning for every kind of area that is less exact."""
     from tallyveil.cli.frame.tables import show_parameters
 
+    frame, parameters = comparison.kinds, comparison.parameters
     if as_json:
-        say_json({"areas": frame.to_dicts(), "privacy": parameters}, indent=2)
+        distances = comparison.distances.to_dicts()
+        say_json({"areas": frame.to_dicts(), "distances": distances, "privacy": parameters}, indent=2)
         return
+    # A strategy without bounds, and one that only bounds distances, have no column for them.
+    bounded = frame["bound_mean"].is_not_null().any()
     show_table(
         [
             "",
             "areas",
             *(f"{place} {name}" for name in PRINTED.values() for place in ("1st", "2nd")),
             "change",
+            *(["bound", "gap"] if bounded else []),
         ],
         [
             [
@@ -421,6 +479,7 @@ def _show_rows(frame: "pl.DataFrame", parameters: list[dict[str, Any]], as_json:
             ]
             + [row[f"{place}_{measure}"] for measure in PRINTED for place in ("first", "second")]
             + [_ratio_of_means(row)]
+            + (_bound_and_gap(row) if bounded else [])
             for row in frame.iter_rows(named=True)
         ],
         False,
@@ -429,6 +488,13 @@ def _show_rows(frame: "pl.DataFrame", parameters: list[dict[str, Any]], as_json:
         "Standard deviations of the total, in counts. The same areas on both spines; below, the second's own. The last "
         "column says by how much the mean changes."
     )
+    limited = "bound_mean" in comparison.distances and comparison.distances["bound_mean"].is_not_null().any()
+    _show_distances(comparison.distances, bool(limited))
+    if bounded or limited:
+        say(
+            "A bound is a mean that no groups of this size reach below on the second spine, and the gap is by how much "
+            "its own mean is above the bound."
+        )
     say("What this accuracy costs, for each geolevel alone and for all together:")
     show_parameters(parameters)
     if frame["aimed"].any():

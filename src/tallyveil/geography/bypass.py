@@ -6,6 +6,7 @@ the same sum. A geounit's share may be moved to its children without a change of
 Steps. From the level above the finest up to the roots, each geounit is tested by the rule.
 - SINGLE_CHILD: the geounit has exactly one child.
 - PURE_DP, with k children, own share a and smallest share b of a child: 2 b >= (k - 1) a, and a is above 0 or k = 1.
+- EVERY_QUERY: for each query group, the precision that each child gains is large enough for the parent's lost one.
 A bypassed geounit is replaced at its level by its children. Each gets the sum of its own share and the parent's. Below
 each of them the child itself remains, with share 0.
 
@@ -15,9 +16,12 @@ Worked case. A county with share 1/4 has one tract with share 3/4. After bypassi
 share 1, and the tract has share 0. The path's sum remains 1.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -38,7 +42,31 @@ class BypassRule(StrEnum):
     The theorem supposes that all geolevels measure the same queries with the same query shares.
     """
     SINGLE_CHILD = "single_child"
-    """If it has exactly one child; for Gaussian noise under zCDP. With more children, some variance would increase."""
+    """If it has exactly one child; for Gaussian noise under zCDP. With more children, some variance would increase.
+
+    Where the child's queries differ from its parent's, some variance increases, too.
+    """
+    EVERY_QUERY = "every_query"
+    """If no linear query has a greater variance afterwards, whatever queries the geolevels measure (`QueryShares`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryShares:
+    """What geounits of each geolevel measure, for the rule EVERY_QUERY.
+
+    Attributes:
+        by_geolevel: For each geolevel, root first, the share of every query group that it measures.
+        squared: Whether the precision of a measurement grows with the square of its share, as for Laplace noise; for
+            Gaussian noise it is proportional to the share.
+    """
+
+    by_geolevel: tuple[Mapping[str, Fraction], ...]
+    squared: bool
+
+    def precision(self, level: int, query: str, share: Fraction) -> Fraction:
+        """Precision of a query group of a geounit, up to a factor that depends on the query group alone."""
+        part = share * self.by_geolevel[level].get(query, Fraction(0))
+        return part * part if self.squared else part
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +79,12 @@ class _Level:
 
 
 def bypass(
-    spine: Spine, shares: GeounitShares, rule: BypassRule, *, most_children: int | None = None
+    spine: Spine,
+    shares: GeounitShares,
+    rule: BypassRule,
+    *,
+    most_children: int | None = None,
+    queries: QueryShares | None = None,
 ) -> tuple[Reshaped, GeounitShares]:
     """Move the budget of geounits to their children wherever the rule allows it, from the finest geolevel up.
 
@@ -64,17 +97,24 @@ def bypass(
         shares: Shares of its geounits. Every path must have the same sum.
         rule: When to bypass.
         most_children: Never bypass a geounit with more children. Production used 150 for pure DP.
+        queries: What each geolevel measures; only EVERY_QUERY needs it.
 
     Returns:
         The new spine and its shares.
 
     Raises:
         BudgetError: the shares belong to another spine, or paths have different sums.
-        GeographyError: a new geocode exists already at a geolevel, or the limit is below 1.
+        GeographyError: a new geocode exists already at a geolevel, the limit is below 1, or the rule lacks its queries.
 
     Privacy: the sum along each path does not change, and so the cost of a strategy with these shares does not either.
-    Source: Cumings-Menon et al. 2023, Theorem 2 and Algorithm 3.
+    Source: Cumings-Menon et al. 2023, Theorem 2 and Algorithm 3; docs/proofs/bypassing.md for EVERY_QUERY.
     """
+    if rule is BypassRule.EVERY_QUERY and (queries is None or len(queries.by_geolevel) != spine.n_levels):
+        raise GeographyError(
+            f"bypassing by the rule {rule} compares the queries of neighbouring geolevels, and they are not given for "
+            "each geolevel of the spine. Give the query shares of every geolevel.",
+            code="spine-step",
+        )
     if most_children is not None and most_children < 1:
         raise GeographyError(
             f"the most children that bypassing may give to a geounit is {most_children}; wanted 1 or more. Give a "
@@ -87,7 +127,15 @@ def bypass(
     levels = _levels_of(spine, shares)
     # From below: a child's share must be final before its parent's rule compares with it.
     for level in range(spine.finest - 1, -1, -1):
-        _bypass_level(levels, level, values, rule, most_children)
+        bypassed = (
+            _decide(levels, level, values, rule)
+            if queries is None or rule is not BypassRule.EVERY_QUERY
+            else _decide_by_query(levels, level, values, queries)
+        )
+        if most_children is not None:
+            bypassed &= np.diff(levels[level].child_offsets) <= most_children
+        if bool(bypassed.any()):
+            _bypass_level(levels, level, values, bypassed)
     reshaped, ordered = _finished(spine, levels, values)
     # Privacy rests on this sum: a path that costs more than the others would cost more than the ledger's entry.
     if path_total(reshaped.spine, ordered) != total:
@@ -109,15 +157,10 @@ def _levels_of(spine: Spine, shares: GeounitShares) -> list[_Level]:
 
 
 def _bypass_level(
-    levels: list[_Level], level: int, values: list[Fraction], rule: BypassRule, most_children: int | None
+    levels: list[_Level], level: int, values: list[Fraction], bypassed: NDArray[np.bool_]
 ) -> None:
     here, below = levels[level], levels[level + 1]
     n_children = np.diff(here.child_offsets)
-    bypassed = _decide(here, below, values, rule)
-    if most_children is not None:
-        bypassed &= n_children <= most_children
-    if not bool(bypassed.any()):
-        return
     # A bypassed geounit is repeated once for each child; all others stay single.
     copies = np.where(bypassed, n_children, 1)
     source = np.repeat(np.arange(len(copies), dtype=np.int64), copies)
@@ -140,7 +183,8 @@ def _bypass_level(
         levels[level - 1] = _Level(above.codes, above.positions, first_copy[above.child_offsets])
 
 
-def _decide(here: _Level, below: _Level, values: list[Fraction], rule: BypassRule) -> NDArray[np.bool_]:
+def _decide(levels: list[_Level], level: int, values: list[Fraction], rule: BypassRule) -> NDArray[np.bool_]:
+    here, below = levels[level], levels[level + 1]
     n_children = np.diff(here.child_offsets)
     only_child: NDArray[np.bool_] = n_children == 1
     if rule is BypassRule.SINGLE_CHILD:
@@ -158,6 +202,54 @@ def _decide(here: _Level, below: _Level, values: list[Fraction], rule: BypassRul
     has_share = np.array([value > 0 for value in values], dtype=np.bool_)
     decided: NDArray[np.bool_] = verdicts[inverse.reshape(-1)] & (has_share[here.positions] | only_child)
     return decided
+
+
+def _decide_by_query(
+    levels: list[_Level], level: int, values: list[Fraction], queries: QueryShares
+) -> NDArray[np.bool_]:
+    """Whether each geounit of a geolevel may be bypassed without loss for any linear query (docs/proofs/bypassing.md).
+
+    A parent's query group has precision t. The precision that it gives to a child, less what the child measured itself,
+    is d. The parent is bypassed if, in every query group, t / d summed over the children is at most 1.
+    """
+    here, below = levels[level], levels[level + 1]
+    names = sorted({*queries.by_geolevel[level], *queries.by_geolevel[level + 1]})
+
+    @cache
+    def losses(own: int, child: int) -> tuple[Fraction | None, ...]:
+        """For each query group the child's t / d; None if it is worse off with any parent."""
+        return tuple(_loss(queries, level, name, values[own], values[child]) for name in names)
+
+    @cache
+    def allowed(own: int, children: tuple[tuple[int, int], ...]) -> bool:
+        """Whether a geounit may be bypassed, from the position of its share and those of its children's, counted."""
+        of_children = [(losses(own, child), count) for child, count in children]
+        # A share of 0 was already moved up, so there is nothing to move to the children.
+        return values[own] > 0 and all(
+            all(loss[place] is not None for loss, _ in of_children)
+            and sum(count * (loss[place] or 0) for loss, count in of_children) <= 1
+            for place in range(len(names))
+        )
+
+    return np.array(
+        [
+            allowed(own, tuple(sorted(Counter(children.tolist()).items())))
+            for own, children in zip(
+                here.positions.tolist(),
+                np.split(below.positions, here.child_offsets[1:-1]),
+                strict=True,
+            )
+        ],
+        dtype=np.bool_,
+    )
+
+
+def _loss(queries: QueryShares, level: int, name: str, own: Fraction, child: Fraction) -> Fraction | None:
+    lost = queries.precision(level, name, own)
+    gained = queries.precision(level, name, own + child) - queries.precision(level + 1, name, child)
+    if gained < 0 or (gained == 0 and lost > 0):
+        return None
+    return lost / gained if lost > 0 else Fraction(0)
 
 
 def _sums(values: list[Fraction], first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,14 +9,15 @@ import numpy as np
 from pydantic import Field
 
 from tallyveil.arrays import Integers
-from tallyveil.declared import Declared, Flag, Many, Name
+from tallyveil.declared import Declared, Flag, Many, Name, left_out
 from tallyveil.errors import GeographyError
 from tallyveil.geography.build import Reshaped
-from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.bypass import BypassRule, QueryShares, bypass
 from tallyveil.geography.entities import EntityFamily, require_same_spine
 from tallyveil.geography.spine import GeounitShares, Spine, path_total, uniform_shares
 from tallyveil.geography.steps import (
     PRODUCTION_LIMIT,
+    DistanceMeasure,
     FanOutLimit,
     branch_spine,
     cut_by_entities,
@@ -102,6 +103,7 @@ class GroupByDistance(Declared):
         remainders: If true, the area outside all entities of a family counts as one more entity, as in the paper.
         gains_first: If true, merges that reduce distances come before merges that leave them equal. The paper does not
             do this.
+        measure: What the groups make small: the distances sorted from the largest down (the paper), or their sum.
     """
 
     kind: Literal["group_by_distance"] = field(default="group_by_distance", kw_only=True)
@@ -111,6 +113,7 @@ class GroupByDistance(Declared):
     limit: FanOutLimit = PRODUCTION_LIMIT
     remainders: Flag = True
     gains_first: Flag = False
+    measure: Annotated[DistanceMeasure, left_out("sorted")] = "sorted"
 
 
 Step = Branch | CutByEntities | GroupByMembership | GroupByDistance
@@ -148,6 +151,7 @@ def optimise_spine(
     shares: Mapping[str, Fraction] | None = None,
     bypassing: BypassRule | None = None,
     most_children: int | None = None,
+    queries: QueryShares | None = None,
 ) -> OptimisedSpine:
     """Apply steps in order and finally bypass geounits.
 
@@ -160,6 +164,7 @@ def optimise_spine(
         shares: Share of every geolevel of the spine that the steps make, summing to exactly 1. Needed for bypassing.
         bypassing: Rule for bypassing; None to bypass nothing.
         most_children: Never bypass a geounit with more children.
+        queries: What each geolevel of the spine that the steps make measures; only EVERY_QUERY needs it.
 
     Raises:
         GeographyError: a step does not fit the spine or names an unknown family, families share a name, or bypassing is
@@ -183,7 +188,7 @@ def optimise_spine(
                 code="spine-step",
             )
         bypassed, geounit_shares = bypass(
-            reshaped.spine, geounit_shares, bypassing, most_children=most_children
+            reshaped.spine, geounit_shares, bypassing, most_children=most_children, queries=queries
         )
         reshaped = _then(reshaped, bypassed)
     # Also without bypassing: a measurement may not start with paths of different cost.
@@ -288,6 +293,7 @@ def _apply(reshaped: Reshaped, known: Mapping[str, EntityFamily], step: Step) ->
         children=step.children,
         limit=step.limit,
         gains_first=step.gains_first,
+        measure=step.measure,
     )
 
 

@@ -11,7 +11,8 @@ grow (compared lexicographically). It is greedy. Each child starts as its own gr
 the spine's order. In a parent, pairs of groups are visited in the order of their first children. Two groups
 are merged if the limit allows it and the vector does not become larger. A merged group keeps the position of
 the first of the two, and the visit continues from there. Rounds over all parents are repeated until a round
-merges nothing. With `gains_first`, rounds that only accept a smaller vector come first.
+merges nothing. With `gains_first`, rounds that only accept a smaller vector come first. With the measure "sum", the
+groups make the sum of the distances small instead (`least_sum`).
 
 Worked case. A county has tracts 1, 2, 3, and the only entity is tracts 1 and 2, with distance 2 (the two
 tracts, or the county minus tract 3). Merging 1 and 2 gives distance 1, so the merge is accepted. Merging
@@ -20,7 +21,9 @@ this group with 3 would raise the distance to 2 again, so it is refused.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt
+from typing import Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -39,7 +42,11 @@ from tallyveil.geography.build import (
     respine,
 )
 from tallyveil.geography.entities import EntityFamily, near_and_far, require_same_spine, touched_levels
+from tallyveil.geography.least_sum import least_sum
 from tallyveil.geography.spine import Spine
+
+DistanceMeasure: TypeAlias = Literal["sorted", "sum"]
+"""What groups make small: the off-spine distances sorted from the largest down, or their sum."""
 
 
 @dataclass(frozen=True)
@@ -402,6 +409,7 @@ def group_by_distance(
     children: str,
     limit: FanOutLimit,
     gains_first: bool = False,
+    measure: DistanceMeasure = "sorted",
 ) -> Reshaped:
     """Group siblings greedily while the off-spine distances, sorted from the largest down, do not grow.
 
@@ -417,10 +425,11 @@ def group_by_distance(
         gains_first: If true, first make only merges that lower the sorted distances, until there are none, and then
             continue as above. The paper merges groups that leave the distances equal as soon as it meets them, which
             can fill groups that would gain from a later merge.
+        measure: What the groups make small: the distances sorted from the largest down, as the paper, or their sum.
 
     Raises:
-        GeographyError: a geolevel is unknown, no geolevel can contain the groups, there is no entity, or a family
-            belongs to another spine.
+        GeographyError: a geolevel is unknown, no geolevel can contain the groups, there is no entity, a family belongs
+            to another spine, or `gains_first` is given for the sum.
     Source: Cumings-Menon et al. 2023, Algorithm 2.
     """
     child_level, outer_level = group_levels(spine, geolevel, children)
@@ -430,6 +439,13 @@ def group_by_distance(
             "entity family.",
             code="spine-step",
         )
+    if gains_first and measure == "sum":
+        raise GeographyError(
+            "gains_first is about the order of merges by sorted distances, and groups are to be chosen by the sum of "
+            "the distances. Leave gains_first out.",
+            code="spine-step",
+        )
+    choose = _group_by_sum if measure == "sum" else partial(_group_of, gains_first=gains_first)
     without = spine
     # The geolevel is there already: its geounits are taken out first, so that groups are made from the children alone.
     if outer_level == child_level - 2:
@@ -437,11 +453,11 @@ def group_by_distance(
         taken = respine(spine, [*drafts[: outer_level + 1], *drafts[child_level:]])[0]
         without, families = taken.spine, [family.reordered(taken.rows) for family in families]
         child_level -= 1
-        group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
+        group_of, container_of_group = choose(without, families, child_level, limit)
         inserted = insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
         # Two reorderings one after the other: the rows of the insertion are those of the spine without the old groups.
         return Reshaped(inserted.spine, taken.rows[inserted.rows])
-    group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
+    group_of, container_of_group = choose(without, families, child_level, limit)
     return insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
 
 
@@ -492,6 +508,32 @@ def _group_of(
     np.add.at(distance, entity[0], near_root)
     first_child, _ = merge_siblings(siblings, entries, distance, gains_first)
     group, first = first_appearance(first_child)
+    return group, spine.parents(level)[first]
+
+
+def _group_by_sum(
+    spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit
+) -> tuple[Integers, Integers]:
+    """Group of every geounit of a level, and parent of each group, by the sum of the distances."""
+    family = together(families)
+    touched = touched_levels(spine, family)[level][0]
+    entity, geounit = _entity_of(touched.begin), touched.geounit
+    near, far = near_and_far(touched)
+    # Entries in the order of their geounits, so that those of one parent are neighbours.
+    order = np.argsort(geounit, kind="stable")
+    begin = _begin(geounit, spine.n_geounits(level))
+    offsets = spine.child_offsets[level - 1]
+    group_of = np.zeros(spine.n_geounits(level), dtype=np.int64)
+    for start, stop, largest in zip(offsets, offsets[1:], limit.limits(np.diff(offsets)), strict=False):
+        entries = order[begin[start] : begin[stop]]
+        entities, row = np.unique(entity[entries], return_inverse=True)
+        # A child that an entity does not touch has nothing of it, and is itself the rest.
+        parts = np.zeros((len(entities), stop - start), dtype=np.int64)
+        rests = np.ones_like(parts)
+        for matrix, values in ((parts, near), (rests, far)):
+            matrix[row.reshape(-1), geounit[entries] - start] = values[entries]
+        group_of[start:stop] = start + least_sum(parts, rests, int(largest))
+    group, first = first_appearance(group_of)
     return group, spine.parents(level)[first]
 
 

@@ -305,8 +305,9 @@ def _whole(plan: StatedPlan) -> set[str]:
     if plan.spine is None:
         return set(plan.geolevels)
     spine, original, by_steps = mapping_of(plan.spine), plan.spine.original, _made_by_steps(plan)
-    # This rule puts children in the place of their parent. The other one leaves all geounits where they are.
-    changed = {*by_steps, *(original if spine.get("bypassing") == BypassRule.PURE_DP else ())}
+    # A single child leaves all geounits where they are. The other rules put children in the place of their parent.
+    moves = spine.get("bypassing") not in (None, BypassRule.SINGLE_CHILD)
+    changed = {*by_steps, *(original if moves else ())}
     for step in spine["steps"]:
         if step["kind"] in ("branch", "cut_by_entities"):
             known = step["geolevel"] in original and step["geolevel"] not in by_steps

@@ -1,14 +1,18 @@
 """Bypassing against a literal transcription of Algorithm 3, and the theorems it rests on."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from tests.samples import every, ten
 
+from tallyveil.budget.presets import load_strategy_preset
+from tallyveil.budget.spine.presets import query_shares
+from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
-from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.bypass import BypassRule, QueryShares, bypass
 from tallyveil.geography.spine import GeounitShares, path_total, uniform_shares
 
 
@@ -81,7 +85,7 @@ def contents(spine, shares):
     )
 
 
-@pytest.mark.parametrize("rule", list(BypassRule))
+@pytest.mark.parametrize("rule", [BypassRule.PURE_DP, BypassRule.SINGLE_CHILD])
 @pytest.mark.parametrize("seed", ten(every(3, range(300))))
 def test_same_spine_and_shares_as_the_literal_algorithm(seed, rule, random_spine):
     rng = np.random.default_rng([71, seed])
@@ -267,3 +271,137 @@ def test_bypassed_paths_keep_their_sum_in_fractions(random_spine):
     made, ordered = bypass(spine, shares, BypassRule.PURE_DP)
     assert path_total(made.spine, ordered) == 1
     assert made.spine.digest() != spine.digest()
+
+
+# The rule for unequal queries: information of all measurements on the cells of all finest geounits, by matrices.
+
+ATTRIBUTES = {"hhgq": 3, "votingage": 2, "hispanic": 2, "cenrace": 2}  # the redistricting queries on 24 cells
+RECODE = np.array(
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+)  # two levels of unequal size in the place of hhinstlevels
+
+
+def query_matrix(name):
+    named = [*ATTRIBUTES] if name == "detailed" else name.split("*")
+    parts = []
+    for attribute, size in ATTRIBUTES.items():
+        if attribute == "hhgq" and "hhinstlevels" in named:
+            parts.append(RECODE)
+        else:
+            parts.append(np.eye(size) if attribute in named else np.ones((1, size)))
+    matrix = parts[0]
+    for part in parts[1:]:
+        matrix = np.kron(matrix, part)
+    return matrix
+
+
+def information(spine, shares, queries, order):
+    """What all measurements tell of the cells of all finest geounits, which `order` puts in their first order."""
+    cells = query_matrix("detailed").shape[1]
+    n = spine.n_geounits(spine.finest)
+    total = np.zeros((n * cells, n * cells))
+    for level in range(spine.n_levels):
+        for g in range(spine.n_geounits(level)):
+            inside = (spine.ancestors(level) == g)[order].astype(float)
+            of_cells = np.zeros((cells, cells))
+            for name in queries.by_geolevel[level]:
+                matrix = query_matrix(name)
+                of_cells += float(queries.precision(level, name, shares.share(level, g))) * matrix.T @ matrix
+            total += np.kron(np.outer(inside, inside), of_cells)
+    return total
+
+
+def worst_ratio(spine, shares, queries, rule):
+    """The greatest ratio of a variance after bypassing to that before: of measured queries, and of any query."""
+    made, moved = bypass(spine, shares, rule, queries=queries)
+    before = information(spine, shares, queries, np.arange(len(made.rows)))
+    after = information(made.spine, moved, queries, np.argsort(made.rows))
+    names = sorted({name for level in queries.by_geolevel for name in level})
+    measured = np.concatenate([np.kron(indicator(spine), query_matrix(name)) for name in names])
+    old, new = (
+        np.einsum("ij,ji->i", measured, np.linalg.solve(item, measured.T)) for item in (before, after)
+    )
+    factor = np.linalg.cholesky(after)
+    any_query = np.linalg.eigvalsh(np.linalg.solve(factor, np.linalg.solve(factor, before).T)).max()
+    return (new / old).max(), any_query, sum(int((~moved.measured(k)).sum()) for k in range(spine.n_levels))
+
+
+def production(mechanism, geolevels):
+    strategy = replace(load_strategy_preset("redistricting-us").strategy, mechanism=mechanism)
+    return query_shares(strategy, geolevels), dict(strategy.geolevel_shares)
+
+
+SMALL = (
+    ["00000", "00001", "00010", "00100", "00101", "00102", "01000", "10000", "11000", "11001"],
+    (1, 2, 3, 4, 5),
+)
+
+
+@pytest.mark.parametrize("mechanism", list(Mechanism))
+def test_no_query_is_worse_under_the_queries_of_production(mechanism):
+    """Queries that differ by geolevel: the other rules make some query worse, and EVERY_QUERY makes none."""
+    names = ("State", "County", "Tract", "Block_Group", "Block")
+    spine = spine_from_prefixes(SMALL[0], names, SMALL[1])
+    queries, by_geolevel = production(mechanism, names)
+    whole = sum(by_geolevel[name] for name in names)
+    shares = uniform_shares(spine, {name: by_geolevel[name] / whole for name in names})
+    present = BypassRule.PURE_DP if queries.squared else BypassRule.SINGLE_CHILD
+    measured, _, _ = worst_ratio(spine, shares, queries, present)
+    assert measured > 1.5
+    measured, any_query, bypassed = worst_ratio(spine, shares, queries, BypassRule.EVERY_QUERY)
+    assert max(measured, any_query) < 1 + 1e-7
+    # Under Laplace noise one measurement of two shares is more precise than two; under Gaussian noise it is not.
+    assert (bypassed > 0) == queries.squared
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("seed", ten(every(3, range(60))))
+def test_every_query_is_spared_whatever_the_shares(seed, squared, random_spine):
+    rng = np.random.default_rng([75, seed])
+    spine = random_spine(rng, int(rng.integers(2, 7)), int(rng.integers(2, 5)))
+    shares = random_shares(rng, spine)
+    kinds = [{"votingage": Fraction(1, 3), "detailed": Fraction(2, 3)}, {"detailed": Fraction(1)}]
+    kinds += [{"votingage": Fraction(2, 5), "detailed": Fraction(3, 5)}]
+    queries = QueryShares(tuple(kinds[int(k)] for k in rng.integers(0, 3, spine.n_levels)), squared)
+    measured, any_query, _ = worst_ratio(spine, shares, queries, BypassRule.EVERY_QUERY)
+    assert max(measured, any_query) < 1 + 1e-9
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("seed", ten(range(60)))
+def test_where_geolevels_measure_alike_the_rule_is_the_papers(seed, squared, random_spine):
+    rng = np.random.default_rng([76, seed])
+    spine = random_spine(rng, 20, 4)
+    shares = random_shares(rng, spine)
+    queries = QueryShares(({"total": Fraction(1, 4), "detailed": Fraction(3, 4)},) * spine.n_levels, squared)
+    rule = BypassRule.PURE_DP if squared else BypassRule.SINGLE_CHILD
+    made, moved = bypass(spine, shares, BypassRule.EVERY_QUERY, queries=queries)
+    paper, papers = bypass(spine, shares, rule)
+    given = lambda m, s: sum(int((~s.measured(k)).sum()) for k in range(m.spine.n_levels))  # noqa: E731
+    if squared:  # children of unequal shares are judged together, so that no fewer parents give way
+        assert given(made, moved) >= given(paper, papers)
+    else:
+        assert contents(made.spine, moved) == contents(paper.spine, papers)
+
+
+def test_children_of_unequal_shares_are_judged_together():
+    """Share 10 over 4 and 8: Theorem 2 asks for 5 of each, but 10 / (10 + 2 * 4) + 10 / (10 + 2 * 8) is below 1."""
+    spine = spine_from_prefixes([f"a{k:02}" for k in range(20)], ("State", "Tract", "Block"), (1, 2, 3))
+    values = tuple(Fraction(k, 20) for k in (2, 4, 6, 8, 10))
+    blocks = np.array([2] * 10 + [0] * 10, np.int32)  # so many that their tracts keep their shares
+    shares = GeounitShares(values, (np.array([4], np.int32), np.array([1, 3], np.int32), blocks))
+    queries = QueryShares(({"detailed": Fraction(1)},) * 3, True)
+    assert bypass(spine, shares, BypassRule.PURE_DP)[0].spine.n_geounits(0) == 1
+    made, moved = bypass(spine, shares, BypassRule.EVERY_QUERY, queries=queries)
+    assert made.spine.n_geounits(0) == 2
+    assert path_total(made.spine, moved) == 1
+    measured, any_query, _ = worst_ratio(spine, shares, queries, BypassRule.EVERY_QUERY)
+    assert max(measured, any_query) < 1 + 1e-9
+
+
+def test_the_rule_needs_its_queries():
+    spine = two_levels(2)
+    shares = uniform_shares(spine, {"Tract": Fraction(1, 2), "Block": Fraction(1, 2)})
+    with pytest.raises(GeographyError, match="compares the queries") as caught:
+        bypass(spine, shares, BypassRule.EVERY_QUERY)
+    assert caught.value.code == "spine-step"

@@ -1,15 +1,15 @@
 """Spines that come with the package. Each is a TOML file of steps under `spines/`; an entity table is its input."""
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from tallyveil.budget.strategy import Mechanism
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
-from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.bypass import BypassRule, QueryShares
 from tallyveil.geography.optimise import Branch, CutByEntities, GroupByDistance, GroupByMembership, Step
 from tallyveil.geography.steps import PRODUCTION_LIMIT, FanOutLimit
 
@@ -80,6 +80,14 @@ def bypass_rule(mechanism: Mechanism) -> BypassRule:
     Source: Cumings-Menon et al. 2023, Algorithm 3.
     """
     return BypassRule.PURE_DP if mechanism is Mechanism.DISCRETE_LAPLACE else BypassRule.SINGLE_CHILD
+
+
+def query_shares(strategy: Strategy, geolevels: Sequence[str]) -> QueryShares:
+    """What a strategy measures at each geolevel of a spine, for `BypassRule.EVERY_QUERY`."""
+    return QueryShares(
+        tuple(dict(strategy.shares_of(name)) if name in strategy.geolevels else {} for name in geolevels),
+        strategy.mechanism is Mechanism.DISCRETE_LAPLACE,
+    )
 
 
 def read_step(table: Mapping[str, Any]) -> Step:

@@ -243,7 +243,7 @@ def _regroup(
 
 
 def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) -> BypassRule | None:
-    """The rule by which geounits are bypassed, which is that of the mechanism; None for no bypassing.
+    """The rule by which geounits are bypassed, that of the mechanism if the file names none; None for no bypassing.
 
     If the file does not say whether to bypass, the preset decides.
 
@@ -257,6 +257,8 @@ def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) ->
             "most_children out.",
             code="spine-step",
         )
+    if bypasses == BypassRule.EVERY_QUERY:
+        return BypassRule.EVERY_QUERY
     return bypass_rule(Mechanism(mechanism)) if bypasses else None
 
 
@@ -293,7 +295,13 @@ def _step(item: StepTable, families: Sequence[str]) -> Step:
     if isinstance(item, GroupByMembershipTable):
         return GroupByMembership(tuple(item.families), item.geolevel, item.children, limit)
     return GroupByDistance(
-        tuple(item.families), item.geolevel, item.children, limit, item.remainders, item.gains_first
+        tuple(item.families),
+        item.geolevel,
+        item.children,
+        limit,
+        item.remainders,
+        item.gains_first,
+        item.measure,
     )
 
 

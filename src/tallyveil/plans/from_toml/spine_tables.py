@@ -53,6 +53,16 @@ class GroupByDistanceTable(FanOutTable):
         default=False,
         description="Make merges that reduce distances before merges that leave distances equal.",
     )
+    measure: Literal["sorted", "sum"] = Field(
+        default="sorted",
+        description="What to reduce: the distances sorted from the largest down, as the paper, or the sum of them all.",
+    )
+
+    @model_validator(mode="after")
+    def _order_of_merges(self) -> Self:
+        if self.gains_first and self.measure == "sum":
+            raise ValueError('gains_first is about the order of merges, of which measure = "sum" has none')
+        return self
 
 
 class RegroupTable(FanOutTable):
@@ -129,12 +139,13 @@ class SpineTable(Table):
     regroup: RegroupTable | None = Field(
         default=None, description="After the steps, choose groups by their variances."
     )
-    bypass: bool | None = Field(
+    bypass: bool | Literal["every_query"] | None = Field(
         default=None,
         description="As the last step, give a geounit's budget to its children, by the rule of the mechanism: from "
         "geounits with a single child for Gaussian noise, by Theorem 2 of Cumings-Menon et al. 2023 for Laplace noise. "
-        "The theorem supposes the same query shares at every geolevel. Default: as the preset says; without a preset, "
-        "false.",
+        "The theorem supposes the same query shares at every geolevel. `every_query` bypasses, for both kinds of "
+        "noise, only where no query of any geounit gets a greater variance, whatever the query shares. Default: as the "
+        "preset says; without a preset, false.",
     )
     most_children: int | None = Field(
         default=None,

@@ -260,6 +260,12 @@ def _guarantee_kept_words(titles: Titles, record: dict[str, Any]) -> str:
 def _bypassing(titles: Titles, record: dict[str, Any]) -> str:
     # A bypassed geounit gives its share away and is not measured.
     without = grouped(sum(level["not_measured"] for level in record["geolevels"]))
+    if record["rule"] == "every_query":
+        return titles.say(
+            "Bypassing: a geounit is left out where its children can take its place and its share without a greater "
+            "variance of any query of any geounit. So {number} geounits have no measurement of their own.",
+            number=without,
+        )
     return titles.say(
         "Bypassing: a geounit with one child is the same area as the child; it is measured once, at the upper "
         "geolevel, with the shares of both. So {number} geounits have no measurement of their own."

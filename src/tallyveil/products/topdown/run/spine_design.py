@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,8 @@ import polars as pl
 from tallyveil.budget.caps import Reference
 from tallyveil.budget.fitted_shares import AccuracyTarget, FittedShares, fit_shares
 from tallyveil.budget.guarantees import cost_parameters, strategy_parameters
-from tallyveil.budget.spine.presets import SpinePreset, bypass_rule, load_spine_preset
+from tallyveil.budget.spine.bounds import variance_bounds
+from tallyveil.budget.spine.presets import SpinePreset, bypass_rule, load_spine_preset, query_shares
 from tallyveil.budget.spine.regroup import Measure, Regrouped
 from tallyveil.budget.spine.variance import (
     AreaAccuracy,
@@ -31,8 +32,9 @@ from tallyveil.budget.spine.variance import (
 from tallyveil.budget.strategy import Strategy, parse_fraction
 from tallyveil.errors import BudgetError, ConfigError, GeographyError
 from tallyveil.geography.areas import AreaChange, geounits_as_entities
-from tallyveil.geography.bypass import bypass
-from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.distance_bounds import distance_bounds, joint_distance_bound
+from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.optimise import OptimisedSpine, further, optimise_spine
 from tallyveil.geography.spine import Spine, uniform_shares
 from tallyveil.geography.steps import FanOutLimit
@@ -201,6 +203,7 @@ class BuildFlags:
     reference: Reference
     may_worsen: Sequence[str]
     bypass: bool
+    every_query: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,6 +237,12 @@ def built(flags: BuildFlags) -> Built:
             "--regroup needs variances, which follow from a strategy. Give --strategy as well.",
             code="bad-flag",
         )
+    if flags.every_query and (flags.measures is None or not flags.bypass):
+        raise ConfigError(
+            "--every-query chooses which geounits are bypassed, by the queries of a strategy. Give --strategy as well, "
+            "and leave --no-bypass out.",
+            code="bad-flag",
+        )
     # A preset brings its geolevels; flags are checked first, since reading the geography can take long.
     preset = load_spine_preset(flags.preset) if flags.preset is not None else None
     names = preset.geolevels if preset else tuple(flags.geolevels or PLAIN)
@@ -254,8 +263,10 @@ def built(flags: BuildFlags) -> Built:
     # Without bypassing, all geounits of a geolevel have the share of the strategy.
     shares = uniform_shares(optimised.spine, dict(measures.strategy.geolevel_shares))
     optimised = replace(optimised, shares=shares)
-    if flags.bypass and preset is not None and preset.bypasses:
-        moved, shares = bypass(optimised.spine, shares, bypass_rule(measures.strategy.mechanism))
+    if flags.every_query or (flags.bypass and preset is not None and preset.bypasses):
+        rule = BypassRule.EVERY_QUERY if flags.every_query else bypass_rule(measures.strategy.mechanism)
+        queries = query_shares(measures.strategy, optimised.spine.geolevels)
+        moved, shares = bypass(optimised.spine, shares, rule, queries=queries)
         optimised = further(plain, optimised, moved, shares)
     return Built(optimised, aimed, area_changes(plain, families, measures, steps, optimised, groups, aimed))
 
@@ -307,21 +318,55 @@ def _asked(
 MEASURES = ("mean", "median", "q90", "greatest")
 
 
+@dataclass(frozen=True, slots=True)
+class FreeGroups:
+    """Geolevels whose groups might be chosen otherwise, for bounds on what any choice could reach.
+
+    Attributes:
+        geolevels: Geolevels of the second spine that consist of groups.
+        limit: Largest number of children of a group.
+    """
+
+    geolevels: tuple[str, ...]
+    limit: FanOutLimit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Two spines beside each other.
+
+    Attributes:
+        kinds: Standard deviations: a row for each kind of area.
+        each: The same for each area: every geounit of the first spine, every entity.
+        distances: Off-spine distances: a row for each family of entities.
+        parameters: Privacy parameters of both strategies, a row for each geolevel (`budget/guarantees.py`). Where a
+            spine moves shares between geolevels there is one row, for all of them.
+    """
+
+    kinds: pl.DataFrame
+    each: pl.DataFrame
+    distances: pl.DataFrame
+    parameters: list[dict[str, Any]]
+
+
 def comparison(
     files: tuple[Path, Path],
     measures: tuple[TotalMeasures, TotalMeasures],
     entities: Path | None,
     family: Sequence[str],
-) -> tuple[pl.DataFrame, pl.DataFrame, list[dict[str, Any]]]:
-    """Standard deviations on two spines.
+    free: FreeGroups | None = None,
+) -> Compared:
+    """Standard deviations and off-spine distances on two spines.
 
-    Returns:
-        A row for each kind of area; a row for each area: every geounit of the first spine, every entity; and the
-        privacy parameters of both strategies, a row for each geolevel (`budget/guarantees.py`). Where a spine moves
-        shares between geolevels there is one row, for all of them.
+    Args:
+        files: The spines.
+        measures: What is measured on each.
+        entities: Table of entities; None for none.
+        family: Its columns; empty for all of text.
+        free: Groups of the second spine, for lower bounds; None for no bounds.
 
     Raises:
-        GeographyError: the spines are not over the same blocks.
+        GeographyError: the spines are not over the same blocks, or groups do not fit the second.
         BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
     """
 
@@ -356,20 +401,96 @@ def comparison(
         *family_accuracies(variances[1], moved, "geolevel"),
         *family_accuracies(variances[1], families[1]),
     ]
-    rows = [
-        _row("areas of the first", on_first, on_second, aimed)
-        for on_first, on_second in zip(first, second, strict=True)
-    ]
-    rows += [
-        _row("geounits of the second", None, geolevel, set())
-        for geolevel in geolevel_accuracies(variances[1], spines[1])
-    ]
     each = [
-        _each(kind, family, variances[0], variances[1], rows_on_first)
+        _each(kind, family, variances[0], variances[1], rows_on_first).with_columns(
+            pl.Series("bound", _least_deviations(variances[1], family.reordered(rows_on_first), free))
+        )
         for kind, families_on_first in (("geolevel", areas), ("entities", families[0]))
         for family in families_on_first
     ]
-    return pl.DataFrame(rows, infer_schema_length=None), pl.concat(each), parameters
+    # Families without entities have no row among the kinds.
+    bounds = [frame["bound"].mean() for frame in each if frame.height]
+    rows = [
+        _row("areas of the first", on_first, on_second, aimed, bound)
+        for on_first, on_second, bound in zip(first, second, bounds, strict=True)
+    ]
+    rows += [
+        _row("geounits of the second", None, geolevel, set(), None)
+        for geolevel in geolevel_accuracies(variances[1], spines[1])
+    ]
+    pairs = [pair for pair in zip(*families, strict=True) if pair[0].n_entities]
+    distances = [_distances(spines, pair, free) for pair in pairs]
+    if len(distances) > 1:
+        distances.append(_all_distances(distances, spines[1], [pair[1] for pair in pairs], free))
+    kinds = pl.DataFrame(rows, infer_schema_length=None, schema_overrides=_BOUNDS)
+    return Compared(kinds, pl.concat(each), pl.DataFrame(distances, schema_overrides=_BOUNDS), parameters)
+
+
+_BOUNDS: Final = {"bound_mean": pl.Float64, "gap": pl.Float64}
+
+
+def _least_deviations(
+    variances: SpineVariances, family: EntityFamily, free: FreeGroups | None
+) -> list[float | None]:
+    """Bounds on standard deviations; None where groups just above the finest geounits are not free.
+
+    There is none for the finest geounits themselves: they are many, and groups matter little to them.
+    """
+    spine = variances.spine
+    lowest = spine.geolevels[max(spine.finest - 1, 0)]
+    if free is None or lowest not in free.geolevels or family.name == spine.geolevels[-1]:
+        return [None] * family.n_entities
+    bounds: list[float | None] = np.sqrt(variance_bounds(variances, family, lowest, free.limit)).tolist()
+    return bounds
+
+
+def _distances(
+    spines: Sequence[Spine], pair: Sequence[EntityFamily], free: FreeGroups | None
+) -> dict[str, Any]:
+    """Off-spine distances of a family on two spines, and the bound on those of the second."""
+    first, second = (off_spine_distances(spine, family) for spine, family in zip(spines, pair, strict=True))
+    bounds = None if free is None else distance_bounds(spines[1], pair[1], free.geolevels, free.limit)
+    least = None if bounds is None else float(bounds.mean())
+    return {
+        "name": first.family,
+        "areas": len(first.codes),
+        "first_mean": first.mean,
+        "second_mean": second.mean,
+        "first_greatest": first.maximum,
+        "second_greatest": second.maximum,
+        "bound_mean": least,
+        "bound_greatest": None if bounds is None else int(bounds.max()),
+        "gap": _gap(second.mean, least),
+    }
+
+
+def _all_distances(
+    rows: Sequence[dict[str, Any]], spine: Spine, families: Sequence[EntityFamily], free: FreeGroups | None
+) -> dict[str, Any]:
+    """The row of all families together. Where only the lowest groups are free, its bound lets entities share them."""
+    areas = sum(row["areas"] for row in rows)
+    means = {
+        name: None if rows[0][name] is None else sum(row["areas"] * row[name] for row in rows) / areas
+        for name in ("first_mean", "second_mean", "bound_mean")
+    }
+    if free is not None and free.geolevels == (spine.geolevels[max(spine.finest - 1, 0)],):
+        means["bound_mean"] = joint_distance_bound(spine, families, free.geolevels[0], free.limit) / areas
+    greatest = {
+        name: None if rows[0][name] is None else max(row[name] for row in rows)
+        for name in ("first_greatest", "second_greatest", "bound_greatest")
+    }
+    return {
+        "name": "all of these",
+        "areas": areas,
+        **means,
+        **greatest,
+        "gap": _gap(means["second_mean"], means["bound_mean"]),
+    }
+
+
+def _gap(mean: float, bound: float | None) -> float | None:
+    """By which part a mean is above its bound; None without a bound, or where the bound is 0."""
+    return mean / bound - 1 if bound else None
 
 
 def _parameters(strategy: Strategy, moved: bool) -> list[dict[str, Any]]:
@@ -416,7 +537,11 @@ def _cut_by(spine: Spine, other: Spine, rows: Any) -> list[EntityFamily]:
 
 
 def _row(
-    part: str, on_first: AreaAccuracy | None, on_second: AreaAccuracy, aimed: AbstractSet[str]
+    part: str,
+    on_first: AreaAccuracy | None,
+    on_second: AreaAccuracy,
+    aimed: AbstractSet[str],
+    bound: Any,
 ) -> dict[str, Any]:
 
     row: dict[str, Any] = {
@@ -430,6 +555,7 @@ def _row(
         row[f"second_{measure}"] = getattr(on_second, measure)
     row["aimed"] = on_second.name in aimed
     row["worse"] = on_first is not None and is_worse(on_first.mean, on_second.mean)
+    row["bound_mean"], row["gap"] = bound, _gap(on_second.mean, bound)
     return row
 
 

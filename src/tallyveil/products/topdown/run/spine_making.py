@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.budget.caps import EXACT_DEVIATION, MOST_LOSS, Reference
+from tallyveil.budget.spine.presets import query_shares
 from tallyveil.budget.spine.regroup import GIVEN, Regrouped, RegroupingAim, group_by_variance
 from tallyveil.budget.spine.variance import (
     SpineVariances,
@@ -159,7 +160,11 @@ def make_spine(
     if asked is not None and asked.bypassing is not None:
         shares = uniform_shares(optimised.spine, dict(plan.strategy.geolevel_shares))
         moved, moved_shares = bypass(
-            optimised.spine, shares, asked.bypassing, most_children=asked.most_children
+            optimised.spine,
+            shares,
+            asked.bypassing,
+            most_children=asked.most_children,
+            queries=query_shares(plan.strategy, optimised.spine.geolevels),
         )
         optimised = further(original, optimised, moved, moved_shares)
     # Without a query that tells totals, deviations are unknown, and the manifest says nothing of them.
