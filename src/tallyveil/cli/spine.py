@@ -147,8 +147,8 @@ def build(
         typer.Option(
             "--cutoff",
             min=0,
-            help="For --regroup: a group has at most this number of children plus the square root of the number of "
-            "siblings.",
+            help="A group has at most this number of children plus the square root of the number of siblings. "
+            "For --regroup.",
         ),
     ] = 12,
     maximum: Annotated[
@@ -285,8 +285,8 @@ def compare(
         typer.Option(
             "--cutoff",
             min=0,
-            help="For --grouped: a group has at most this number of children plus the square root of the number of "
-            "siblings.",
+            help="A group has at most this number of children plus the square root of the number of siblings. "
+            "For --grouped.",
         ),
     ] = 12,
     out: Annotated[

@@ -54,7 +54,8 @@ def study(
             "every-delta, redistricting, dhc-persons, dhc-units, products, queries, replacement, topdown. For safetab: "
             "margins, stability. For integer-subspace: illinois, iterations, scale-reduction, unbiasedness, "
             "projection, topdown-bias. For geographic-spines: variances, fan-out, theorem-2, remark-1, remark-2, "
-            "alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors. May be repeated.",
+            "alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors, groups, "
+            "rhode-island-groups. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,

@@ -142,8 +142,7 @@ def _together_in(inside: NDArray[np.bool_], limit: int) -> int:
     # For each way to count the container in: the entities for which a kind of finest geounits is still wrong.
     wrong = (counted_in[:, None, :] != kinds[None]).sum(axis=2)
     full, left = size // limit, size % limit
-    by_groups = wrong * full + np.minimum(wrong * (left > 0), left)
-    cost = np.where(wrong > 0, np.minimum(by_groups, size), 0)
+    cost = np.minimum(wrong * full + np.minimum(wrong, left), size)
     return max(alone, int((counted_in.sum(axis=1) + cost.sum(axis=1)).min()))
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tallyveil_studies.exhibit import Exhibit
-from tallyveil_studies.geographic_spines import rhode_island, small_spines
+from tallyveil_studies.geographic_spines import bounds, rhode_island, small_spines
 
 EXHIBITS: Final = (
     Exhibit("figure-1", "Figure 1: the AIAN spine", small_spines.aian_spine),
@@ -21,4 +21,10 @@ EXHIBITS: Final = (
     ),
     Exhibit("rhode-island-distances", "Off-spine distances in Rhode Island", rhode_island.distances),
     Exhibit("rhode-island-errors", "Standard deviations in Rhode Island", rhode_island.errors),
+    Exhibit("groups", "Groups beside the best that any could do, made-up states", bounds.made_up_groups),
+    Exhibit(
+        "rhode-island-groups",
+        "Groups beside the best that any could do, Rhode Island",
+        bounds.rhode_island_groups,
+    ),
 )

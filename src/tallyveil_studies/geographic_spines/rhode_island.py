@@ -19,6 +19,7 @@ import polars as pl
 
 from tallyveil.budget.guarantees import cost_parameters
 from tallyveil.budget.presets import load_strategy_preset
+from tallyveil.budget.spine.presets import query_shares
 from tallyveil.budget.spine.variance import AreaAccuracy, family_accuracies, measured_variances, totals_summed
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.geography.areas import geounits_as_entities
@@ -47,8 +48,8 @@ from tallyveil_studies.geographic_spines.small_spines import (
 )
 
 _BLOCK_FILE: Final = "ri_2010_blocks.parquet"
-_ENTITY_FILE: Final = "ri_2010_entities.parquet"
-_GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
+ENTITY_FILE: Final = "ri_2010_entities.parquet"
+GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
 _OWN: Final = ("place", "county_subdivision", "school_district", "tribal_area")
 _OTHERS: Final = ("congressional_district", "state_house", "state_senate", "zcta")
 _PRESET: Final = "redistricting-us"
@@ -74,7 +75,7 @@ def plain_spine(inputs: StudyInputs) -> Spine:
         MissingDataError: the file of blocks is missing.
     """
     (path,) = inputs.files("Rhode Island's spine", (_BLOCK_FILE,))
-    return read_geography(path, _GEOLEVELS, ())
+    return read_geography(path, GEOLEVELS, ())
 
 
 def distances(inputs: StudyInputs) -> Findings:
@@ -156,6 +157,7 @@ def _cases() -> tuple[_NoiseCase, ...]:
         _NoiseCase("Gaussian, production's queries", _GAUSSIAN, BypassRule.SINGLE_CHILD, ("US",)),
         _NoiseCase("Laplace, production's queries", laplace, BypassRule.PURE_DP),
         _NoiseCase("Laplace, equal queries", equal, BypassRule.PURE_DP),
+        _NoiseCase("Laplace, production's queries, each spared", laplace, BypassRule.EVERY_QUERY),
     )
 
 
@@ -166,8 +168,8 @@ class _RhodeIsland:
 
 
 def _state(inputs: StudyInputs) -> _RhodeIsland:
-    paths: Sequence[Path] = inputs.files("Rhode Island's areas", (_BLOCK_FILE, _ENTITY_FILE))
-    spine = read_geography(paths[0], _GEOLEVELS, ())
+    paths: Sequence[Path] = inputs.files("Rhode Island's areas", (_BLOCK_FILE, ENTITY_FILE))
+    spine = read_geography(paths[0], GEOLEVELS, ())
     return _RhodeIsland(spine, read_families(paths[1], spine, (*_OWN, *_OTHERS)))
 
 
@@ -176,7 +178,14 @@ def _errors(state: _RhodeIsland, name: str, case: _NoiseCase, rule: BypassRule |
     cost = cost_parameters(case.strategy)
     # The whole budget's parameters: bypassing moves shares and does not change the sum on any path.
     parameters = {name: value for name, value in cost.items() if name != "geolevel"}
-    optimised = optimise_spine(state.spine, state.families, _SPINES[name], shares=shares, bypassing=rule)
+    optimised = optimise_spine(
+        state.spine,
+        state.families,
+        _SPINES[name],
+        shares=shares,
+        bypassing=rule,
+        queries=query_shares(case.strategy, GEOLEVELS),
+    )
     return pl.DataFrame(
         [
             {

@@ -407,6 +407,59 @@ def test_a_release_file_with_laplace_noise_is_a_strategy(folder, tmp_path):
     assert json.loads(run("fit", plain, "--strategy", release, "--target", "Tract=3", "--json"))
 
 
+def test_compare_shows_how_far_groups_are_from_the_best(folder, tmp_path):
+    plain, made = folder / "plain.parquet", tmp_path / "made.parquet"
+    run(*build(folder), "--out", made, "--strategy", STRATEGY, "--no-bypass")
+    asked = ("--strategy", STRATEGY, "--exact", "US", "--entities", folder / "entities.parquet")
+    bounded = ("compare", plain, made, *asked, "--grouped", "Block_Group")
+    answer = json.loads(run(*bounded, "--json", "--each", tmp_path / "each.parquet"))
+    same = {row["name"]: row for row in answer["areas"] if row["part"] == "areas of the first"}
+    assert same["Block"]["bound_mean"] is None
+    assert same["US"]["gap"] is None  # its total is published
+    for name in ("place", "county_subdivision", "Tract", "County"):
+        assert 0 < same[name]["bound_mean"] <= same[name]["second_mean"] * (1 + 1e-12)
+        assert same[name]["gap"] == same[name]["second_mean"] / same[name]["bound_mean"] - 1
+    each = pl.read_parquet(tmp_path / "each.parquet").drop_nulls("bound")
+    assert (each["bound"] <= each["second"] * (1 + 1e-12) + 1e-12).all()
+    distances = {row["name"]: row for row in answer["distances"]}
+    together = distances.pop("all of these")
+    for row in (*distances.values(), together):
+        assert 1 <= row["bound_mean"] <= row["second_mean"] <= row["second_greatest"]
+    # Entities that share their groups have a bound no lower than that of each alone.
+    alone = sum(row["areas"] * row["bound_mean"] for row in distances.values())
+    assert together["bound_mean"] * together["areas"] >= alone - 1e-9
+    assert "off-spine distance" in run(*bounded)
+    assert " gap" in run(*bounded)
+    assert " gap" not in run("compare", plain, made, *asked)
+    # Tract groups may be free, too; their standard deviations have no bound.
+    tracts = json.loads(
+        run("compare", plain, made, *asked, "--grouped", "Tract", "--json", "--cutoff", "400")
+    )
+    assert all(row["bound_mean"] is None for row in tracts["areas"])
+    assert all(row["bound_mean"] <= row["second_mean"] for row in tracts["distances"])
+    with pytest.raises(BudgetError, match="--no-bypass"):
+        run("compare", plain, folder / "paper.parquet", *asked, "--grouped", "Block_Group")
+
+
+def test_every_query_is_spared_by_its_rule(folder, tmp_path):
+    """Under Gaussian noise, queries that differ by geolevel leave nothing to be bypassed; under Laplace noise some."""
+    made = tmp_path / "made.parquet"
+    plain = ("build", "--geography", folder / "geography.parquet", "--out", made, "--every-query")
+    run(*plain, "--strategy", STRATEGY)
+    spine, shares = read_spine_file(made)
+    assert all(shares.measured(level).all() for level in range(spine.n_levels))
+    made.unlink()
+    release = tmp_path / "release.toml"
+    release.write_text(RELEASE)
+    run(*plain, "--strategy", release)
+    spine, shares = read_spine_file(made)
+    assert not all(shares.measured(level).all() for level in range(spine.n_levels))
+    assert path_total(spine, shares) == 1
+    for flags in ((), ("--strategy", STRATEGY, "--no-bypass")):
+        with pytest.raises(ConfigError, match="--every-query"):
+            run(*plain[:4], tmp_path / "other.parquet", "--every-query", *flags)
+
+
 def test_a_release_file_has_its_own_schema_and_published_totals(folder, tmp_path):
     release = tmp_path / "release.toml"
     release.write_text(RELEASE)

@@ -9,7 +9,7 @@ import pytest
 
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.bypass import BypassRule, QueryShares
 from tallyveil.geography.entities import off_spine_distances
 from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, optimise_spine
 from tallyveil.geography.spine import path_total
@@ -68,7 +68,8 @@ def test_steps_are_the_functions_in_a_row():
 @pytest.mark.parametrize("rule", [None, *BypassRule])
 def test_origins_name_the_original_geounit_that_holds_each(rule):
     spine, families = country()
-    made = optimise_spine(spine, families, STEPS, shares=SHARES, bypassing=rule)
+    alike = QueryShares(({"total": Fraction(1)},) * len(SHARES), squared=False)
+    made = optimise_spine(spine, families, STEPS, shares=SHARES, bypassing=rule, queries=alike)
     assert path_total(made.spine, made.shares) == 1
     for level, name in enumerate(made.spine.geolevels):
         if name not in spine.geolevels:

@@ -13,7 +13,7 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.spine import uniform_shares
 from tallyveil_studies.exhibit import MissingDataError, StudyInputs, Verdict
-from tallyveil_studies.geographic_spines import rhode_island, small_spines
+from tallyveil_studies.geographic_spines import bounds, rhode_island, small_spines
 from tallyveil_studies.geographic_spines.catalogue import EXHIBITS
 from tallyveil_studies.geographic_spines.small_spines import (
     balanced,
@@ -228,6 +228,10 @@ def test_rhode_island_errors(shared_data):
     assert (bypassed["mean"] <= kept["mean"] * (1 + 1e-9)).all()
     state = by_case["Laplace, production's queries"].filter(pl.col("areas") == "State")
     assert all(after > 8 * before for before, after in pairwise(state["mean"][:2]))
+    spared = by_case["Laplace, production's queries, each spared"]
+    kept, bypassed = (spared.filter(pl.col("bypassing") == flag) for flag in (False, True))
+    assert (bypassed["mean"] <= kept["mean"] * (1 + 1e-9)).all()
+    assert (bypassed["mean"] < kept["mean"] * (1 - 1e-6)).any()
 
 
 def test_the_figures_are_drawn(tmp_path, command):
@@ -247,3 +251,25 @@ def test_the_figures_are_drawn(tmp_path, command):
     for name in ("figure-1", "figure-2"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     assert pl.read_csv(tmp_path / "paper-and-ours.csv")["verdict"].unique().to_list() == ["agrees"]
+
+
+def test_groups_are_near_the_best_that_any_could_do(monkeypatch):
+    """In states so small that many areas lie in most tracts of a county, the bound is looser than in larger ones."""
+    monkeypatch.setattr(bounds, "_BLOCKS", 3_000)
+    table = bounds.made_up_groups(StudyInputs(None)).tables["groups"]
+    together = table.filter(pl.col("areas") == "all together")
+    assert together["groups"].to_list() == ["the paper's", "by the sum of distances"] * 2
+    assert (table["least distance"] <= table["distance"] + 1e-9).all()
+    assert (table["least standard deviation"] <= table["standard deviation"] * (1 + 1e-9)).all()
+    for _, state in together.group_by("state"):
+        paper, by_sum = state.sort("groups", descending=True).to_dicts()
+        assert by_sum["distance"] <= paper["distance"]
+        assert by_sum["gap of the distance"] < 0.25
+        assert paper["gap of the standard deviation"] < 0.15
+
+
+def test_rhode_islands_groups_are_within_a_fiftieth_of_the_best(shared_data):
+    table = bounds.rhode_island_groups(StudyInputs(shared_data)).tables["rhode-island-groups"]
+    paper = table.filter((pl.col("areas") == "all together") & (pl.col("groups") == "the paper's"))
+    assert paper["gap of the distance"].item() < 0.02
+    assert paper["gap of the standard deviation"].item() < 0.02

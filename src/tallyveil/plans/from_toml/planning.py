@@ -257,7 +257,7 @@ def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) ->
             "most_children out.",
             code="spine-step",
         )
-    if bypasses == BypassRule.EVERY_QUERY:
+    if table.bypass == "every_query":
         return BypassRule.EVERY_QUERY
     return bypass_rule(Mechanism(mechanism)) if bypasses else None
 

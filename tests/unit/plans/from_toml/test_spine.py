@@ -206,6 +206,31 @@ def test_the_bypass_rule_follows_the_mechanism_also_under_a_preset(with_spine):
     assert plan.to_mapping()["spine"]["most_children"] == 150
 
 
+@pytest.mark.parametrize("mechanism", ["discrete_gaussian", "discrete_laplace"])
+def test_the_rule_that_spares_every_query_is_named(with_spine, mechanism):
+    preset = load_spine_preset("redistricting-persons-us")
+    spine = '[spine]\nentities = "e"\npreset = "redistricting-persons-us"\nbypass = "every_query"\n'
+    path = with_spine(spine, preset.result)
+    unit = "rho" if mechanism == "discrete_gaussian" else "epsilon"
+    path.write_text(
+        path.read_text().replace("discrete_gaussian", mechanism).replace('rho = "2"', f'{unit} = "2"')
+    )
+    plan = load_plan(path)
+    assert plan.spine is not None
+    assert plan.spine.bypassing is BypassRule.EVERY_QUERY
+    assert plan.to_mapping()["spine"]["bypassing"] == "every_query"
+
+
+def test_groups_by_the_sum_of_distances_are_a_step(with_spine):
+    step = '[[spine.steps]]\nkind = "group_by_distance"\nfamilies = ["ward"]\ngeolevel = "Block_Group"\n'
+    spine = '[spine]\nentities = "e"\nfamilies = ["ward"]\n' + step + 'children = "Block"\nmeasure = "sum"\n'
+    path = with_spine(spine, ["State", "County", "Tract", "Block_Group", "Block"], "state-rooted")
+    assert load_plan(path).to_mapping()["spine"]["steps"][0]["measure"] == "sum"
+    path.write_text(path.read_text().replace('measure = "sum"', 'measure = "sum"\ngains_first = true'))
+    with pytest.raises(ConfigError, match="gains_first"):
+        load_plan(path)
+
+
 def test_a_limit_on_bypassing_needs_bypassing(with_spine):
     spine = '[spine]\nentities = "e"\nfamilies = ["ward"]\nmost_children = 3\n'
     path = with_spine(spine, ["State", "County", "Tract", "Block_Group", "Block"], "state-rooted")

@@ -469,7 +469,7 @@ def _all_distances(
 ) -> dict[str, Any]:
     """The row of all families together. Where only the lowest groups are free, its bound lets entities share them."""
     areas = sum(row["areas"] for row in rows)
-    means = {
+    means: dict[str, Any] = {
         name: None if rows[0][name] is None else sum(row["areas"] * row[name] for row in rows) / areas
         for name in ("first_mean", "second_mean", "bound_mean")
     }

@@ -1,0 +1,128 @@
+"""How far the groups of three states are from the best that any groups could do.
+
+The paper calls its steps heuristics. Here their off-spine distances and standard deviations stand beside lower bounds
+over all groups of the same largest size, for Rhode Island and two made-up states.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from tallyveil.budget.guarantees import cost_parameters
+from tallyveil.budget.presets import load_strategy_preset
+from tallyveil.budget.spine.bounds import variance_bounds
+from tallyveil.budget.spine.presets import load_spine_preset
+from tallyveil.budget.spine.variance import TotalMeasures, entity_variances, totals_summed
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.distance_bounds import distance_bounds, joint_distance_bound
+from tallyveil.geography.entities import EntityFamily, off_spine_distances
+from tallyveil.geography.optimise import GroupByDistance, Step, optimise_spine
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.steps import PRODUCTION_LIMIT
+from tallyveil.geography.tables import entities_from_columns
+from tallyveil.products.topdown.run.spine_design import read_families
+from tallyveil.schema.presets import load_preset
+from tallyveil.synthetic.country import make_entities, make_geography
+from tallyveil_studies.exhibit import Findings, StudyInputs
+from tallyveil_studies.geographic_spines.rhode_island import ENTITY_FILE, GEOLEVELS, plain_spine
+
+_PRESET: Final = load_spine_preset("redistricting-units-us")
+"""Branch and block groups by tribal area, minor civil division and place."""
+
+_STRATEGY: Final = load_strategy_preset("redistricting-us").strategy
+_SUMMED: Final = totals_summed(load_preset("pl94-persons"), _STRATEGY)
+_BLOCKS: Final = 30_000
+"""Blocks of the made-up country of two states."""
+
+_SEED: Final = 3
+_NOTES: Final = (
+    "A bound is a mean over the areas of a family that no groups of at most int(sqrt(n) + 12) of n blocks reach below; "
+    "all geounits above the block groups stay. The bound of a family supposes for each area the groups that are best "
+    "for it; that of all areas together lets areas share groups.",
+    f"Groups are made for the families of {_PRESET.name}: tribal areas, minor civil divisions and places. The standard "
+    "deviations are of totals, in persons, with the strategy of the redistricting data, the total of the US published, "
+    "and nothing bypassed.",
+    "No noise is drawn. Epsilon at three deltas is for one record, and follows from the whole budget.",
+)
+
+
+def rhode_island_groups(inputs: StudyInputs) -> Findings:
+    """Distances and standard deviations in Rhode Island, with their bounds.
+
+    Raises:
+        MissingDataError: a file is missing.
+    """
+    spine = plain_spine(inputs)
+    (path,) = inputs.files("Rhode Island's areas", (ENTITY_FILE,))
+    families = read_families(path, spine, _PRESET.families)
+    return Findings(
+        {"rhode-island-groups": pl.DataFrame(_rows("Rhode Island", spine, families))}, notes=_NOTES
+    )
+
+
+def made_up_groups(_: StudyInputs) -> Findings:
+    """The same in two made-up states."""
+    geography = make_geography(_BLOCKS, np.random.Generator(np.random.PCG64(_SEED)), 2)
+    entities = pl.concat(make_entities(geography, _SEED))
+    rows = []
+    for state in geography["state"].unique(maintain_order=True):
+        table = geography.filter(pl.col("state") == state).join(entities, on="geocode", maintain_order="left")
+        named = {name: table[name.lower()] for name in GEOLEVELS[1:-1]}
+        root = pl.repeat("US", table.height, dtype=pl.String, eager=True)
+        spine = spine_from_columns({"US": root, **named, "Block": table["geocode"]}, GEOLEVELS)
+        columns = {"geocode": table["geocode"], **{name: table[name] for name in _PRESET.families}}
+        families = entities_from_columns(spine, columns, _PRESET.families)
+        rows += _rows(f"made-up state {state}", spine, families)
+    return Findings({"groups": pl.DataFrame(rows)}, notes=_NOTES)
+
+
+def _rows(state: str, spine: Spine, families: Sequence[EntityFamily]) -> list[dict[str, object]]:
+    branch, paper = _PRESET.steps
+    by_sum = GroupByDistance(
+        _PRESET.families, "Block_Group", "Block", PRODUCTION_LIMIT, remainders=False, measure="sum"
+    )
+    return [
+        {"state": state, "groups": name, **row}
+        for name, step in (("the paper's", paper), ("by the sum of distances", by_sum))
+        for row in _of_spine(spine, families, (branch, step))
+    ]
+
+
+def _of_spine(
+    spine: Spine, families: Sequence[EntityFamily], steps: Sequence[Step]
+) -> list[dict[str, object]]:
+    made = optimise_spine(spine, families, steps)
+    moved = [family.reordered(made.rows) for family in families if family.n_entities]
+    measures = TotalMeasures(_STRATEGY, _SUMMED, ("US",)).made_into(spine, made)
+    variances = measures.on(made.spine)
+    groups = made.spine.geolevels[-2]
+    parameters = {name: value for name, value in cost_parameters(_STRATEGY).items() if name != "geolevel"}
+    parts = [
+        {
+            "distance": off_spine_distances(made.spine, family).distance,
+            "least distance": distance_bounds(made.spine, family, (groups,), PRODUCTION_LIMIT),
+            "standard deviation": np.sqrt(entity_variances(variances, family)),
+            "least standard deviation": np.sqrt(variance_bounds(variances, family, groups, PRODUCTION_LIMIT)),
+        }
+        for family in moved
+    ]
+    rows = [
+        _row(family.name, family.n_entities, {name: float(values.mean()) for name, values in part.items()})
+        for family, part in zip(moved, parts, strict=True)
+    ]
+    together = {name: float(np.concatenate([part[name] for part in parts]).mean()) for name in parts[0]}
+    areas = sum(family.n_entities for family in moved)
+    together["least distance"] = joint_distance_bound(made.spine, moved, groups, PRODUCTION_LIMIT) / areas
+    return [{**row, **parameters} for row in (*rows, _row("all together", areas, together))]
+
+
+def _row(name: str, areas: int, means: Mapping[str, float]) -> dict[str, object]:
+    return {
+        "areas": name,
+        "number": areas,
+        **means,
+        "gap of the distance": means["distance"] / means["least distance"] - 1,
+        "gap of the standard deviation": means["standard deviation"] / means["least standard deviation"] - 1,
+    }
