@@ -456,6 +456,16 @@ def test_laplace_noise_bypasses_by_theorem_2_and_the_tree_changes(release, tmp_p
     )
 
 
+def test_a_release_that_spares_every_query_costs_the_same_and_says_so(release, tmp_path):
+    release.write_text(laplace(release.read_text()).replace("bypass = true", 'bypass = "every_query"'))
+    out = run_release(load_plan(release), tmp_path / "out", test_key=KEY)
+    record = out.manifest.body["spine"]["bypassing"]
+    assert record["rule"] == "every_query"
+    assert sum(level["not_measured"] for level in record["geolevels"]) > 0
+    assert epsilon_of(event_from_mapping(out.manifest.event)) == 2
+    assert "without a greater variance of any query" in write_report(out.path).read_text()
+
+
 def test_geounits_with_more_children_than_the_limit_are_not_bypassed(release, tmp_path):
     text = laplace(release.read_text())
     release.write_text(text)
@@ -483,8 +493,8 @@ def test_a_spine_that_overspends_stops_the_run_before_anything_is_written(releas
     from tallyveil.geography.bypass import bypass
     from tallyveil.geography.spine import GeounitShares
 
-    def wrong(spine, shares, rule, most_children):
-        made, kept = bypass(spine, shares, rule, most_children=most_children)
+    def wrong(spine, shares, rule, **options):
+        made, kept = bypass(spine, shares, rule, **options)
         positions = [one.copy() for one in kept.positions]
         positions[2][:] = len(kept.values) - 1
         return made, GeounitShares(kept.values, tuple(positions))
