@@ -108,7 +108,7 @@ def test_the_parts_of_a_release_file(empty_folder):
 
 
 def test_the_commands_of_the_spine(empty_folder, monkeypatch, command):
-    (block,) = blocks_of("spine.md", "sh")
+    bounds, block = blocks_of("spine.md", "sh")
     lines = [line.partition("#")[0].split() for line in block.replace("\\\n", "").splitlines()]
     assert len(lines) == 9
     for line in lines:
@@ -118,6 +118,21 @@ def test_the_commands_of_the_spine(empty_folder, monkeypatch, command):
             command(*("600" if word == "40000" else word for word in line[1:]))
     assert Path("spine.html").is_file()
     assert set(pl.read_parquet_schema("plain.parquet")) >= {"Block", "share.Block"}
+    assert len(bounds.replace("\\\n", "").splitlines()) == 5
+
+
+def test_the_gaps_of_a_made_up_state(empty_folder, monkeypatch, command):
+    """The page shows what the command prints, by its words."""
+    bounds, _ = blocks_of("spine.md", "sh")
+    printed = ""
+    for line in bounds.replace("\\\n", "").splitlines():
+        if line.startswith("cd "):
+            monkeypatch.chdir(line.removeprefix("cd "))
+        else:
+            printed = command(*line.split()[1:])
+    said = [line.split() for line in printed.splitlines()]
+    (shown,) = blocks_of("spine.md", "text")
+    assert [line for line in shown.splitlines() if line and line.split() not in said] == []
 
 
 def test_the_files_of_made_up_households(empty_folder, command):
