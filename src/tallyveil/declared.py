@@ -212,7 +212,7 @@ def _wanted(fault: ErrorDetails) -> str:
         return "the key is wanted"
     if fault["type"] in NO_TABLE:
         return "wanted an object"
-    return fault["msg"].replace("Input should be", "wanted")
+    return fault["msg"].removeprefix("Value error, ").replace("Input should be", "wanted")
 
 
 def read_written(kind: type[Kind], value: Mapping[str, Any]) -> Kind:

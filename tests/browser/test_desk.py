@@ -24,11 +24,11 @@ def desk(browser, folder) -> Iterator:
     wrong: list[str] = []
     closing: list = []
 
-    def begin(width: int = 1400) -> Page:
+    def begin(width: int = 1400, locale: str = "en-US") -> Page:
         end()
         serving = served_desk(folder)
         address = serving.__enter__()
-        context = browser.new_context(viewport={"width": width, "height": 900}, locale="en-US")
+        context = browser.new_context(viewport={"width": width, "height": 900}, locale=locale)
         page = context.new_page()
         page.on(
             "console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None
@@ -93,6 +93,11 @@ def meaning_to_budget(page: Page) -> None:
     page.get_by_label("marital status: An empty value means").fill("not asked")
     on(page, "Words for people")
     page.get_by_label("Title of the release").fill("Population 2026")
+    page.get_by_label("Languages of readers").fill("de")
+    page.get_by_label("Languages of readers").press("Tab")
+    settled(page)
+    page.get_by_label("Title: Population 2026: Deutsch").fill("Bevölkerung 2026")
+    page.get_by_label("sex: m: Deutsch").fill("männlich")
     on(page, "What is published")
     page.get_by_label("sex by age").check()
     page.get_by_role("group", name="Areas whose totals").get_by_label("Canton").check()
@@ -127,6 +132,25 @@ def test_from_a_register_to_a_release_file(desk, folder, width):
     assert content["records"]["encoding"] == "iso-8859-1"
     assert content["records"]["missing"] == {"marital status": "not asked"}
     assert content["outputs"]["tables"] == ["total", "sex", "age", "marital status", "sex*age"]
+    assert content["labels"] == {"de": {"title": "Bevölkerung 2026", "levels": {"sex": {"m": "männlich"}}}}
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_in_the_language_of_the_reader(desk, width):
+    """The browser's, until another is chosen; what was typed stays, and what has no translation is marked."""
+    page = desk(width, "de-CH")
+    expect(page.locator("main h2")).to_have_text("Die Datensätze")
+    page.get_by_label("Datei der Datensätze").fill("nowhere.csv")
+    page.get_by_label("Sprache").select_option("fr")
+    settled(page)
+    expect(page.locator("main h2")).to_have_text("Les enregistrements")
+    expect(page.get_by_label("Fichier des enregistrements")).to_have_value("nowhere.csv")
+    expect(page.locator(".problems p")).to_have_attribute("lang", "en")
+    assert page.evaluate("document.documentElement.lang") == "fr"
+    assert_accessible(page, width)
+    page.reload()
+    settled(page)
+    expect(page.get_by_role("button", name="Continuer")).to_be_visible()
 
 
 def test_what_was_typed_is_there_again(desk, folder):

@@ -72,7 +72,7 @@ def drawn(rng, n):
     return [
         (
             rng.choice(AREAS),
-            str(rng.choice(["", *map(str, range(n // 3))])),
+            str(rng.choice(["", "  ", *map(str, range(n // 3))])),
             str(rng.integers(0, 4)),
             rng.choice(["yes", "no"]),
             rng.choice(["head", "other"], p=[0.4, 0.6]),
@@ -90,7 +90,7 @@ def by_hand(persons):
     """The households, one after another."""
     homes = {}
     for person in persons:
-        if person[1]:
+        if person[1].strip():
             homes.setdefault(person[1], []).append(person)
     return Counter(one_home(members) for members in homes.values())
 
@@ -247,7 +247,9 @@ def test_messages_say_nothing_of_records(homes, tmp_path):
     with pytest.raises(TallyveilError) as refused:
         tallyveil.run(path, tmp_path / "out", insecure_test_key="homes")
     assert canary not in str(refused.value)
-    assert "tenure" in str(refused.value)
+    # The column of the file is named, because that is what can be corrected.
+    assert "column 'rented'" in str(refused.value)
+    assert "attribute 'tenure'" in str(refused.value)
     assert not (tmp_path / "out" / "ledger.jsonl").exists()
 
 

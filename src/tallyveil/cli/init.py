@@ -1,5 +1,6 @@
 """`tallyveil init`: write a first release file for a table of records."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -151,10 +152,11 @@ def init(
     if records is None:
         # Without any flag, somebody at a terminal is asked the steps of the desk.
         if sys.stdin.isatty() and len(sys.argv) == len(("tallyveil", "init")):
-            from tallyveil.cli.questions import ask_steps
+            from tallyveil.cli.questions import ask_steps, spoken_language
             from tallyveil.desk.draft import Draft
 
             with Draft.held(Path()) as draft:
+                draft.language = spoken_language(os.environ)
                 ask_steps(draft)
             return
         raise ConfigError(

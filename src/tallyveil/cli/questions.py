@@ -11,9 +11,18 @@ from tallyveil.cli.frame.terminal import say
 if TYPE_CHECKING:
     from tallyveil.desk.draft import Draft
     from tallyveil.desk.steps import Field, Step
+    from tallyveil.words.language import Language
 
 KEEP, NOTHING = "", "-"
 """What keeps an answer, and what removes it."""
+
+
+def spoken_language(environment: Mapping[str, str]) -> "Language":
+    """The language of a terminal, by the variables that all programs read: the first that is set counts."""
+    from tallyveil.words.language import language_of
+
+    named = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return language_of(next(filter(None, named), "").partition("_")[0])
 
 
 def ask_steps(draft: "Draft") -> None:
@@ -23,29 +32,33 @@ def ask_steps(draft: "Draft") -> None:
         TallyveilError: the folder cannot be written to, or the release file is there already.
     """
     from tallyveil.desk.draft import TITLES
+    from tallyveil.desk.questions import step_of
 
+    language = draft.language
     say(
-        "Return keeps what stands in brackets, and - removes it. Ctrl-C leaves; the same command goes on.",
+        language.say(
+            "Return keeps what stands in brackets, and - removes it. Ctrl-C leaves; the same command goes on."
+        ),
         err=True,
     )
     for name in list(TITLES)[:-1]:
-        step = draft.step(name)
-        _show(step)
+        _show(step_of(draft, name))
         while True:
-            # Choices may follow from the answer before, so that each is noted at once.
-            for number in range(len(step.fields)):
-                question = draft.step(name).fields[number]
-                answers = {item.name: item.value for item in draft.step(name).fields}
-                draft.take(name, {**answers, question.name: _ask(question)})
-            step = draft.step(name)
-            for sentence in (*step.shown, *step.problems, *step.unsaid):
+            # Questions may follow from the answer before, so that each is noted at once.
+            number = 0
+            while number < len(fields := step_of(draft, name).fields):
+                answers = {item.name: item.value for item in fields}
+                draft.take(name, {**answers, fields[number].name: _ask(fields[number], language)})
+                number += 1
+            step = step_of(draft, name)
+            for sentence in (*step.shown, *step.problems, *step.errors, *step.unsaid):
                 say(sentence, err=True)
             if step.is_done:
                 break
     path = draft.write()
-    for sentence in draft.step("file").shown:
+    for sentence in step_of(draft, "file").shown:
         say(sentence)
-    say(f"Next: tallyveil plan {path}")
+    say(language.say("Next: {command}", command=f"tallyveil plan {path}"))
 
 
 def _show(step: "Step") -> None:
@@ -53,18 +66,18 @@ def _show(step: "Step") -> None:
         say(line, err=True)
 
 
-def _ask(question: "Field") -> Any:
+def _ask(question: "Field", language: "Language") -> Any:
     """The answer to a question."""
     match question.kind:
         case "several":
-            return _several(question)
+            return _several(question, language)
         case "table":
-            return _table(question)
+            return _table(question, language)
         case _:
-            return _single(question, question.label, question.value)
+            return _single(question, question.label, question.value, language)
 
 
-def _single(question: "Field", label: str, value: str) -> str:
+def _single(question: "Field", label: str, value: str, language: "Language") -> str:
     """A text, or one of several choices, by its number or its value."""
     if question.help:
         say(question.help, err=True)
@@ -76,7 +89,7 @@ def _single(question: "Field", label: str, value: str) -> str:
     if question.kind == "text":
         return by_number.get(text, text)
     while text not in by_number and text not in dict(question.choices):
-        say(f"Give a number from 1 to {len(by_number)}.", err=True)
+        say(language.say("Give a number from 1 to {number}.", number=len(by_number)), err=True)
         text = _typed(label, value)
     return by_number.get(text, text)
 
@@ -87,7 +100,7 @@ def _typed(label: str, value: str) -> str:
     return value if text == KEEP else "" if text == NOTHING else text
 
 
-def _several(question: "Field") -> list[str]:
+def _several(question: "Field", language: "Language") -> list[str]:
     """Some of the choices, by their numbers."""
     if question.help:
         say(question.help, err=True)
@@ -95,12 +108,12 @@ def _several(question: "Field") -> list[str]:
         say(f"  {number}  {words}", err=True)
     keys = [key for key, _ in question.choices]
     before = ",".join(str(keys.index(key) + 1) for key in question.value if key in keys)
-    text = _typed(f"{question.label}: numbers, with commas between", before)
+    text = _typed(language.say("{question}: numbers, with commas between", question=question.label), before)
     numbers = [part.strip() for part in text.split(",")]
     return [key for number, key in enumerate(keys, start=1) if str(number) in numbers]
 
 
-def _table(question: "Field") -> dict[str, dict[str, str]]:
+def _table(question: "Field", language: "Language") -> dict[str, dict[str, str]]:
     """The cells of a table, row by row. A row of several columns whose first is empty is not asked further."""
     say(question.label, err=True)
     if question.help:
@@ -111,7 +124,7 @@ def _table(question: "Field") -> dict[str, dict[str, str]]:
         cells: dict[str, str] = {}
         for column in question.columns:
             cells[column.name] = _single(
-                column, f"{words}: {column.label}", before.get(row, {}).get(column.name, "")
+                column, f"{words}: {column.label}", before.get(row, {}).get(column.name, ""), language
             )
             if not cells[column.name] and column.name == "name":
                 break

@@ -35,7 +35,9 @@ def households_of(persons: pl.LazyFrame, rules: Households, geocode: str) -> pl.
         values = pl.col(member.column).cast(pl.String).filter(_is_one_of(member.where, (member.equals,)))
         only = pl.when(values.len() == 1).then(values.first()).otherwise(pl.lit(member.otherwise))
         attributes.append(only.alias(name))
-    known = persons.with_columns(identity.alias(_ID)).filter(pl.col(_ID).is_not_null() & (pl.col(_ID) != ""))
+    # A cell of spaces is as empty as one without them: it would make one household of all persons without a number.
+    is_known = identity.is_not_null() & (identity.str.strip_chars() != "")
+    known = persons.filter(is_known).with_columns(identity.alias(_ID))
     return known.group_by(_ID).agg(attributes).drop(_ID)
 
 

@@ -78,6 +78,8 @@ def read_records(
     if household is not None:
         numbers = [name for name, _ in household.number]
     problems = _Problems(path, geocode, count, columns, schema, spine, numbers, repeated or {})
+    if household is not None:
+        problems.derived_from = {name: member.column for name, member in household.value}
     for _, rows, cells, persons in _sound_batches(problems, missing or {}, form, household=household):
         total.add(rows, cells, persons)
     logger.info("records read and valid")
@@ -282,6 +284,7 @@ class _Problems:
     spine: Spine
     numbers: Collection[str] = ()
     repeated: Mapping[str, Factor] = field(default_factory=dict)
+    derived_from: Mapping[str, str] = field(default_factory=dict)
     contradicted: set[str] = field(default_factory=set)
     bad_counts: bool = False
     bad_attributes: set[str] = field(default_factory=set)
@@ -361,8 +364,10 @@ class _Problems:
 
     def _attribute_problem(self, attribute: Attribute) -> SchemaError:
         shown = ", ".join(attribute.levels[:12]) + (", ..." if attribute.size > 12 else "")
+        # The column of the file: a derived attribute has its values from that of another name.
+        column = self.derived_from.get(attribute.name, self.columns[attribute.name])
         return SchemaError(
-            f"column '{self.columns[attribute.name]}' of the records file {self.path} has values (or nulls) that are "
+            f"column '{column}' of the records file {self.path} has values (or nulls) that are "
             f"{self._what(attribute)} of attribute '{attribute.name}'. Its {attribute.size} levels are: {shown}. "
             f"{self._zeros(attribute.name)}Recode the column, or add the level to the schema.",
             code="unknown-level",

@@ -1,16 +1,21 @@
 """The areas of a release, from a public table that somebody has: codes of any length, parents by column or by prefix.
 
-The desk writes them anew, as UTF-8 with a column of codes for each geolevel, so that a release file needs no rule.
+The table has a row for each of the smallest areas; or it is a public list of all kinds of areas, such as a national
+gazetteer, in which larger areas have rows of their own. The desk writes the areas anew, as UTF-8 with a column of
+codes for each geolevel, so that a release file needs no rule.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
+from tallyveil.geography.areas import NAME_IN
 from tallyveil.storage.read import TextForm, collect, scan_table
+from tallyveil.words.language import Language
 
 EVERYTHING: Final = "everything"
 """Source of a geolevel that has one area: the whole of the country."""
@@ -19,6 +24,10 @@ MOST_PROBLEMS: Final = 8
 """Problems of a table that are shown at a time; more would not be read."""
 LONGEST_CUT: Final = 9
 """Longest prefix or ending of a code that is offered."""
+FIRST_ROW: Final = 2
+"""The row of the first area as a spreadsheet numbers it: the names of the columns are row 1."""
+ROW: Final = "\x1frow"
+"""Column of the rows' numbers, which no geolevel can be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ class LevelAbove:
     Attributes:
         name: Its name.
         source: Where its codes come from: `EVERYTHING`, a column, the first characters of the finest code, or all but
-            the last ones.
+            the last ones. In a list of all kinds of areas, a column is looked up in the row of the area below.
     """
 
     name: str
@@ -42,18 +51,21 @@ class AreasAsked:
     Attributes:
         path: The table.
         form: How it is written.
-        code: Column of the finest codes.
+        code: Column of the codes.
         finest: Name of the finest geolevel.
-        name: Column of their names; "" for none.
+        names: Column of the names, and columns of names in languages, by what the file of names calls them; empty for
+            none.
         above: The geolevels above, from the root down.
+        lists_all: Whether larger areas have rows of their own.
     """
 
     path: Path
     form: TextForm
     code: str
     finest: str
-    name: str
+    names: tuple[tuple[str, str], ...]
     above: tuple[LevelAbove, ...]
+    lists_all: bool = False
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -61,126 +73,226 @@ class AreasAsked:
         return (*(level.name for level in self.above), self.finest)
 
 
-def sources_of(columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def name_columns(name: str, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The columns of names, by what the file of names calls them: "name", and "name:fr" for a column `<name>:fr`."""
+    if not name:
+        return ()
+    others = [(f"{NAME_IN}{other.rpartition(':')[2]}", other) for other in columns if _is_in(other, name)]
+    return (("name", name), *others)
+
+
+def _is_in(column: str, name: str) -> bool:
+    start, _, language = column.rpartition(":")
+    return start == name and bool(language)
+
+
+def sources_of(columns: Sequence[str], language: Language) -> tuple[tuple[str, str], ...]:
     """The sources that can be chosen, with their words."""
+    say = language.say
     cuts = range(1, LONGEST_CUT + 1)
     return (
-        ("", "– (not used)"),
-        (EVERYTHING, "one area: the whole of it"),
-        *((f"{COLUMN}{name}", f"the column {name}") for name in columns),
-        *((f"{FIRST}{n}", f"the first {n} characters of the code") for n in cuts),
-        *((f"{WITHOUT_LAST}{n}", f"the code without its last {n} characters") for n in cuts),
+        ("", say("– (not used)")),
+        (EVERYTHING, say("one area: the whole country")),
+        *((f"{COLUMN}{name}", say("the column {column}", column=name)) for name in columns),
+        *((f"{FIRST}{n}", say("the first {number} characters of the code", number=n)) for n in cuts),
+        *(
+            (f"{WITHOUT_LAST}{n}", say("the code without its last {number} characters", number=n))
+            for n in cuts
+        ),
     )
 
 
-def read_areas(asked: AreasAsked) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The areas: a column of codes for each geolevel, named by it, and a column of names; and what is wrong with them.
+@dataclass(frozen=True, slots=True)
+class AreasRead:
+    """The areas of a table.
+
+    Attributes:
+        codes: A column of codes for each geolevel, named by it, and `ROW`.
+        names: Columns `geolevel`, `geocode`, `name` and names in languages; None without names.
+        problems: What is wrong with the table, in the language of the desk.
+    """
+
+    codes: pl.DataFrame
+    names: pl.DataFrame | None
+    problems: tuple[str, ...]
+
+
+def read_areas(asked: AreasAsked, language: Language) -> AreasRead:
+    """The areas of a table, and what is wrong with them.
 
     Raises:
         ConfigError: a column is missing or occurs twice.
         StoreError: the table cannot be read.
     """
-    named = [asked.name] if asked.name else []
-    columns = [level.source.removeprefix(COLUMN) for level in asked.above if level.source.startswith(COLUMN)]
-    wanted = list(dict.fromkeys([asked.code, *named, *columns]))
+    parents = [level.source.removeprefix(COLUMN) for level in asked.above if level.source.startswith(COLUMN)]
+    wanted = list(dict.fromkeys([asked.code, *(column for _, column in asked.names), *parents]))
     table = collect(scan_table(asked.path, wanted, "areas", form=asked.form), asked.path, "areas")
-    table = table.select(pl.all().cast(pl.String).str.strip_chars())
-    code = pl.col(asked.code)
-    areas = table.select(
-        *(_source(level, code).alias(level.name) for level in asked.above),
-        code.alias(asked.finest),
-        (pl.col(asked.name) if asked.name else pl.lit(None, dtype=pl.String)).alias(NAME),
-    )
-    return areas, tuple(_problems(areas, asked)[:MOST_PROBLEMS])
+    table = table.select(pl.all().cast(pl.String).str.strip_chars()).with_row_index(ROW, offset=FIRST_ROW)
+    problems = _Problems(asked, language)
+    if asked.lists_all:
+        # A code that stands twice would have two rows to look its parent up in.
+        problems.of_list(table)
+        codes = table.head(0) if problems.said else _climbed(table, asked)
+    else:
+        code = pl.col(asked.code)
+        sources = [_source(level.source, code).alias(level.name) for level in asked.above]
+        codes = table.select(*sources, code.alias(asked.finest), ROW)
+    if not problems.said:
+        problems.of_codes(codes)
+    names = None
+    if asked.names and not problems.said:
+        above = [level.name for level in asked.above if asked.lists_all and level.source != EVERYTHING]
+        levels = (*above, asked.finest)
+        names = pl.concat(_names(table, codes[level].unique(), level, asked) for level in levels)
+    return AreasRead(codes, names, tuple(problems.said[:MOST_PROBLEMS]))
 
 
-NAME: Final = "\x1fname"
-"""Column of the names, which no geolevel can be called."""
-
-
-def _source(level: LevelAbove, code: pl.Expr) -> pl.Expr:
-    if level.source == EVERYTHING:
+def _source(source: str, code: pl.Expr) -> pl.Expr:
+    if source == EVERYTHING:
         return pl.lit("0")
-    if level.source.startswith(FIRST):
-        return code.str.head(int(level.source.removeprefix(FIRST)))
-    if level.source.startswith(WITHOUT_LAST):
-        return code.str.head(-int(level.source.removeprefix(WITHOUT_LAST)))
-    return pl.col(level.source.removeprefix(COLUMN))
+    if source.startswith(FIRST):
+        return code.str.head(int(source.removeprefix(FIRST)))
+    if source.startswith(WITHOUT_LAST):
+        return code.str.head(-int(source.removeprefix(WITHOUT_LAST)))
+    return pl.col(source.removeprefix(COLUMN))
 
 
-def _problems(areas: pl.DataFrame, asked: AreasAsked) -> list[str]:
-    if areas.is_empty():
-        return [
-            f"{asked.path.name} has no row. Give every area a row of its own, also those where nobody lives."
-        ]
-    problems = []
-    for level in asked.levels:
-        empty = areas[level].is_null() | (areas[level] == "")
-        problems += [
-            f"Row {row} of {asked.path.name} has no code of its {level}. Complete it, or choose another source."
-            for row in _rows(empty.fill_null(value=True))
-        ]
-    if problems:
-        return problems
-    rows = areas.with_row_index("row", offset=FIRST_ROW)
-    for place, level in enumerate(asked.levels):
-        parent = asked.levels[place - 1] if place else None
-        if level == asked.finest:
-            twice = rows.filter(pl.col(level).is_duplicated()).group_by(level, maintain_order=True).agg("row")
-            problems += [
-                f"Rows {_listed(found)} of {asked.path.name} have the same code. Keep one of them."
-                for found in twice["row"]
-            ]
-        elif parent is not None:
-            several = (
-                rows.group_by(level, maintain_order=True)
-                .agg(
-                    pl.col("row").first(),
-                    pl.col(parent).n_unique().alias("n"),
-                    pl.col(parent),
-                    pl.col("row").alias("rows"),
-                )
-                .filter(pl.col("n") > 1)
+def _climbed(table: pl.DataFrame, asked: AreasAsked) -> pl.DataFrame:
+    """The codes of a list of all kinds of areas: those of its smallest areas, and of the areas above each."""
+    code = pl.col(asked.code)
+    above = [_source(level.source, code) for level in asked.above if level.source != EVERYTHING]
+    parents = [table.select(source.alias("parent"), code.alias("code")) for source in above]
+    # The smallest areas are those that no other row has above it.
+    larger = [pair.filter(pl.col("parent") != pl.col("code"))["parent"] for pair in parents]
+    smallest = table.filter(~code.is_in(pl.concat(larger).implode())) if larger else table
+    codes = smallest.select(code.alias(asked.finest), ROW)
+    below = asked.finest
+    for level in reversed(asked.above):
+        if level.source.startswith(COLUMN):
+            up = table.select(code.alias(below), _source(level.source, code).alias(level.name))
+            codes = codes.join(up, on=below, how="left", maintain_order="left")
+        else:
+            codes = codes.with_columns(_source(level.source, pl.col(asked.finest)).alias(level.name))
+        below = level.name
+    return codes.select(*asked.levels, ROW)
+
+
+def _names(table: pl.DataFrame, codes: pl.Series, level: str, asked: AreasAsked) -> pl.DataFrame:
+    """The names of the areas of a geolevel, as a release file takes them."""
+    name = dict(asked.names)["name"]
+    return table.filter(
+        pl.col(asked.code).is_in(codes.implode()) & pl.col(name).is_not_null() & (pl.col(name) != "")
+    ).select(
+        pl.lit(level).alias("geolevel"),
+        pl.col(asked.code).alias("geocode"),
+        *(pl.col(column).alias(key) for key, column in asked.names),
+    )
+
+
+class _Problems:
+    """What is wrong with a table of areas, each with its row and with what to do."""
+
+    def __init__(self, asked: AreasAsked, language: Language) -> None:
+        self._asked, self._language, self._file = asked, language, asked.path.name
+        self.said: list[str] = []
+
+    def of_list(self, rows: pl.DataFrame) -> None:
+        """Codes of a list of all kinds of areas that are lacking or stand in several rows."""
+        code = pl.col(self._asked.code)
+        self.said += [
+            self._language.say(
+                "Row {row} of {file} has no code. Complete it, or take the row out.", row=row, file=self._file
             )
-            problems += [
-                f"Rows {_listed([row, _other(parents, found)])} of {asked.path.name} put one {level} into two of "
-                f"{parent}. Correct one of them."
-                for row, parents, found in several.select("row", parent, "rows").iter_rows()
-            ]
-    return problems
+            for row in rows.filter(code.is_null() | (code == ""))[ROW]
+        ]
+        self._twice(rows, self._asked.code)
+
+    def of_codes(self, codes: pl.DataFrame) -> None:
+        """Codes that are lacking, stand twice, or belong to two larger areas."""
+        say, levels = self._language.say, self._asked.levels
+        if codes.is_empty():
+            self.said.append(
+                say(
+                    "{file} has no row. Give every area a row of its own, also those where nobody lives.",
+                    file=self._file,
+                )
+            )
+            return
+        for level in levels:
+            self._lacking(codes, level)
+        if self._asked.lists_all:
+            self._childless(codes)
+        if self.said:
+            return
+        self._twice(codes, self._asked.finest)
+        for parent, level in pairwise(levels[:-1]):
+            self._in_two(codes, parent, level)
+
+    def _twice(self, rows: pl.DataFrame, column: str) -> None:
+        """Codes that stand in several rows."""
+        several = rows.filter(pl.col(column).is_duplicated()).group_by(column, maintain_order=True).agg(ROW)
+        self.said += [
+            self._language.say(
+                "Rows {rows} of {file} have the same code. Keep one of them.",
+                rows=self._listed(numbers),
+                file=self._file,
+            )
+            for numbers in several[ROW]
+        ]
+
+    def _lacking(self, codes: pl.DataFrame, level: str) -> None:
+        empty = codes.filter(pl.col(level).is_null() | (pl.col(level) == ""))
+        self.said += [
+            self._language.say(
+                "Row {row} of {file} has no code of its {level}. Complete it, or choose another source.",
+                row=row,
+                file=self._file,
+                level=level,
+            )
+            for row in empty[ROW]
+        ]
+
+    def _childless(self, codes: pl.DataFrame) -> None:
+        """Larger areas without a smaller one, which would be taken for smallest areas."""
+        parent, finest = self._asked.levels[-2:]
+        self.said += [
+            self._language.say(
+                "Row {row} of {file} is a larger area without any {level} in it. Add its smaller areas, or take the "
+                "row out.",
+                row=row,
+                file=self._file,
+                level=finest,
+            )
+            for row in codes.filter(pl.col(parent) == pl.col(finest))[ROW]
+        ]
+
+    def _in_two(self, codes: pl.DataFrame, parent: str, level: str) -> None:
+        parents = pl.col(parent)
+        first = codes.group_by(level, maintain_order=True).agg(
+            pl.col(ROW).first(), pl.col(ROW).filter(parents != parents.first()).first().alias("other")
+        )
+        self.said += [
+            self._language.say(
+                "Rows {rows} of {file} put one {level} into two areas of {parent}. Correct one of them.",
+                rows=self._listed(numbers),
+                file=self._file,
+                level=level,
+                parent=parent,
+            )
+            for numbers in first.drop_nulls().select(ROW, "other").iter_rows()
+        ]
+
+    def _listed(self, rows: Sequence[int]) -> str:
+        first, *others = [str(row) for row in rows[:3]]
+        return self._language.say(
+            "{first} and {last}", first=", ".join([first, *others[:-1]]), last=others[-1]
+        )
 
 
-FIRST_ROW: Final = 2
-"""The row of the first area as a spreadsheet numbers it: the names of the columns are row 1."""
-
-
-def _rows(wrong: pl.Series) -> list[int]:
-    return [place + FIRST_ROW for place in wrong.arg_true()]
-
-
-def _other(parents: Sequence[str], rows: Sequence[int]) -> int:
-    return next(row for parent, row in zip(parents, rows, strict=True) if parent != parents[0])
-
-
-def _listed(rows: Sequence[int]) -> str:
-    shown = [str(row) for row in rows[:3]]
-    return f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def area_files(
-    areas: pl.DataFrame, asked: AreasAsked, geocode: str
-) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+def area_files(areas: AreasRead, asked: AreasAsked, geocode: str) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """The tables that the desk writes: the areas, whose finest codes are in the column `geocode`, and their names."""
     columns = column_of(asked, geocode)
-    codes = areas.select(pl.col(level).alias(columns[level]) for level in asked.levels)
-    if not asked.name:
-        return codes, None
-    names = areas.select(
-        pl.lit(asked.finest).alias("geolevel"),
-        pl.col(asked.finest).alias("geocode"),
-        pl.col(NAME).alias("name"),
-    ).filter(pl.col("name").is_not_null() & (pl.col("name") != ""))
-    return codes, names
+    return areas.codes.select(pl.col(level).alias(columns[level]) for level in asked.levels), areas.names
 
 
 def column_of(asked: AreasAsked, geocode: str) -> dict[str, str]:

@@ -11,10 +11,9 @@ from tallyveil.accounting.numbers import claim_text
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.budget.optimal.aims import Aims, Goal, Target, VarianceModel
 from tallyveil.budget.strategy import Strategy
-from tallyveil.plans.guess import guess_of_event, guess_text, guess_words
+from tallyveil.plans.guess import guess_of_event
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.optimal_shares import optimal_shares
-from tallyveil.storage.json_files import JsonObject
 
 QUANTILE: Final = Fraction(float(ndtri(0.975)))
 """Standard deviations within which a normal error lies with probability 95 %."""
@@ -50,25 +49,13 @@ class Choice:
         factor: Its errors, as a multiple of those asked for.
         rho: What it spends.
         epsilon: Upper bound of epsilon at the delta of the plan, as text.
-        right: Upper bound of the share of right guesses about one record, as text.
-        meaning: What that means, in sentences.
+        right: Upper bound of the share of right guesses about one record.
     """
 
     factor: Fraction
     rho: Fraction
     epsilon: str
-    right: str
-    meaning: str
-
-    def to_mapping(self) -> JsonObject:
-        """Plain data for the page."""
-        return {
-            "factor": str(self.factor),
-            "rho": str(self.rho),
-            "epsilon": self.epsilon,
-            "right": self.right,
-            "meaning": self.meaning,
-        }
+    right: Fraction
 
 
 def smallest_strategy(plan: ReleasePlan, wishes: Sequence[Wish]) -> Strategy:
@@ -109,13 +96,7 @@ def _choice(plan: ReleasePlan, strategy: Strategy, factor: Fraction) -> Choice:
     event = spent.event()
     epsilon = proved_epsilon(event, plan.neighbours, plan.delta).bounds.upper
     right = guess_of_event(event, plan.neighbours, spent.total, plan.budget_unit)
-    return Choice(
-        factor,
-        spent.total,
-        claim_text(epsilon, 3),
-        guess_text(right),
-        guess_words(right, plan.neighbours, plan.protected_unit),
-    )
+    return Choice(factor, spent.total, claim_text(epsilon, 3), right)
 
 
 def costs_of(plan: ReleasePlan, wishes: Sequence[Wish], whole: Fraction) -> tuple[tuple[Wish, Fraction], ...]:

@@ -1,7 +1,7 @@
-"""A draft of a release file: what somebody has said so far, what follows from it, and what is still wrong.
+"""A draft of a release file: what somebody has said so far, and what follows from it.
 
-The steps are the same on the page of `tallyveil desk` and at the terminal of `tallyveil init`. Every answer is written
-to the folder at once, also a wrong one, so that any step can be left and taken up again.
+Every answer is written to the folder at once, also a wrong one, so that any step can be left and taken up again. The
+module `questions` has the questions that are answered here.
 
 Privacy: of the records, the names of the columns are known here, whether they hold numbers, and how the file is
 written. No later line of them is kept in a draft.
@@ -14,24 +14,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-from tallyveil.accounting.numbers import at_most
 from tallyveil.budget.strategy import Strategy
 from tallyveil.desk.areas import (
     EVERYTHING,
     AreasAsked,
+    AreasRead,
     LevelAbove,
     area_files,
     column_of,
+    name_columns,
     read_areas,
-    sources_of,
 )
 from tallyveil.desk.budget import FACTORS, Choice, Wish, choices_of, costs_of, scaled, smallest_strategy
 from tallyveil.desk.kept import held_folder, read_kept, refuse_answers, write_kept
-from tallyveil.desk.steps import Answers, Faults, Field, Step, UnsaidError, cell_of, plain, text_of, texts_of
+from tallyveil.desk.labels import (
+    LabelRow,
+    Named,
+    labels_in_codebook,
+    labels_of,
+    languages_in,
+    require_labels,
+    rows_of,
+)
+from tallyveil.desk.steps import AnswerError, Answers, UnsaidError, cell_of, text_of, texts_of
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.exact import fraction_of
 from tallyveil.plans.from_toml.first_file import (
@@ -47,35 +55,50 @@ from tallyveil.plans.from_toml.load import plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.inputs import read_spine
 from tallyveil.schema.attribute import ranges_of
-from tallyveil.storage.json_files import JsonObject
+from tallyveil.schema.schema import Unit
 from tallyveil.storage.read import TEXT_SUFFIXES, TextForm
 from tallyveil.storage.text_forms import TableShape, shape_of
 from tallyveil.storage.write import file_digest, write_text
+from tallyveil.words.language import ENGLISH, Language, phrase
 
 AREAS_FILE: Final = "desk-areas.csv"
 NAMES_FILE: Final = "desk-names.csv"
 RELEASE_FILE: Final = "release.toml"
 TITLES: Final = {
-    "records": "The records",
-    "areas": "The areas",
-    "meaning": "What the columns mean",
-    "words": "Words for people",
-    "tables": "What is published",
-    "exactness": "How exact it must be",
-    "budget": "What it means for one person",
-    "file": "The release file",
+    "records": phrase("The records"),
+    "areas": phrase("The areas"),
+    "meaning": phrase("What the columns mean"),
+    "words": phrase("Words for people"),
+    "tables": phrase("What is published"),
+    "exactness": phrase("How exact it must be"),
+    "budget": phrase("What it means for one person"),
+    "file": phrase("The release file"),
 }
 """The steps, in order, with what each is about."""
-MOST_ABOVE: Final = 4
+ABOVE_ROWS: Final = ("1", "2", "3", "4")
 """Geolevels above the finest one that are asked for. More are seldom published, and a release file takes them."""
 BY_LEVELS, RANGES, LEFT_OUT = "levels", "ranges", "left out"
-DELIMITER_WORDS: Final = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
-DECIMAL_WORDS: Final = {".": "point (1.5)", ",": "comma (1,5)"}
+LISTS_ALL: Final = "all"
+"""The answer that larger areas have rows of their own."""
+DELIMITER_WORDS: Final = {
+    ",": phrase("comma"),
+    ";": phrase("semicolon"),
+    "\t": phrase("tab"),
+    "|": phrase("vertical bar"),
+}
+DECIMAL_WORDS: Final = {".": phrase("point (1.5)"), ",": phrase("comma (1,5)")}
 ENCODING_WORDS: Final = {
     "utf-8": "UTF-8",
     "iso-8859-1": "Latin-1 (ISO 8859-1)",
     "windows-1252": "Windows-1252",
 }
+NEIGHBOURS: Final = {
+    "bounded": phrase("what the record of anybody says (that it is among the records is no secret)"),
+    "unbounded": phrase("whether anybody’s record is among the records at all"),
+}
+"""What is protected, in words, by the relation of the release file."""
+PERSON: Final = (phrase("person"), phrase("people"))
+"""What one record stands for until somebody says otherwise, and several of them."""
 
 
 @dataclass(slots=True)
@@ -86,11 +109,13 @@ class Draft:
         folder: The folder, in which the draft and the release file are written.
         answers: The answers of each step.
         written: Digest of each file that the desk wrote last, by its name.
+        language: In which the desk speaks.
     """
 
     folder: Path
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
+    language: Language = ENGLISH
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -128,38 +153,29 @@ class Draft:
             )
         refuse_answers(answers)
         said = dict(answers)
-        if name == "records" and said.get("file") != self.answers.get(name, {}).get("file"):
+        if name == "records" and said.get("file") != self.of(name).get("file"):
             # How another file is written must be found anew.
             for key in ("delimiter", "encoding", "decimal"):
                 said.pop(key, None)
-        if name == "meaning" and said.get("codebook") != self.answers.get(name, {}).get("codebook"):
+        if name == "meaning" and said.get("codebook") != self.of(name).get("codebook"):
             # What another codebook has is suggested anew, unless somebody has said what it means.
             said["columns"] = {
                 column: cells
                 for column, cells in _mapping(said.get("columns")).items()
                 if isinstance(cells, Mapping) and cells.get("levels")
             }
+        if name == "words":
+            # The table has the languages of the moment; labels of others stay, and come back with their language.
+            before, now = _mapping(self.of(name).get("labels")), _mapping(said.get("labels"))
+            said["labels"] = {
+                row: {**_mapping(before.get(row)), **_mapping(now.get(row))}
+                for row in dict.fromkeys((*before, *now))
+            }
         self.answers[name] = said
-        self._save()
-
-    def _save(self) -> None:
         write_kept(self.folder, self.answers, self.written)
 
-    def step(self, name: str) -> Step:
-        """A step as it stands. What is wrong is among its problems."""
-        make: dict[str, Callable[[], Step]] = {
-            "records": self._records,
-            "areas": self._areas,
-            "meaning": self._meaning,
-            "words": self._words,
-            "tables": self._tables,
-            "exactness": self._exactness,
-            "budget": self._budget,
-            "file": self._file,
-        }
-        return make[name]()
-
-    def _of(self, name: str) -> Answers:
+    def of(self, name: str) -> Answers:
+        """The answers of a step."""
         return self.answers.get(name, {})
 
     def _remembered(self, key: str, said: object, make: Callable[[], Any]) -> Any:
@@ -172,10 +188,10 @@ class Draft:
         """A file as it is named in the folder."""
         return self.folder / text
 
-    def _files(self) -> tuple[tuple[str, str], ...]:
+    def files(self) -> tuple[str, ...]:
         """Tables in the folder, which are suggested; the desk's own are not."""
         own = {AREAS_FILE, NAMES_FILE}
-        return plain(
+        return tuple(
             sorted(
                 path.name
                 for path in self.folder.iterdir()
@@ -183,166 +199,114 @@ class Draft:
             )
         )
 
+    # The records.
+
+    def records(self) -> Path:
+        """The file of the records."""
+        return self.path(text_of(self.of("records"), "file"))
+
     def shape(self) -> TableShape:
         """The columns of the records; raises as `shape_of`."""
-        said = self._of("records")
-        path = self.path(text_of(said, "file"))
+        said = self.of("records")
         form = None
         delimiter, encoding, decimal = (str(said.get(key)) for key in ("delimiter", "encoding", "decimal"))
         # Until all three are said, and by words that are known, they are found in the file.
         if delimiter in DELIMITER_WORDS and encoding in ENCODING_WORDS and decimal in DECIMAL_WORDS:
             form = TextForm(delimiter, encoding, decimal)
-        return self._shape_of(path, "records", form)
+        return self.shape_of(self.records(), "records", form)
 
-    def _shape_of(self, path: Path, what: str, form: TextForm | None = None) -> TableShape:
+    def shape_of(self, path: Path, what: str, form: TextForm | None = None) -> TableShape:
         """What `shape_of` finds, looked for once as long as the file stays as it is."""
         state = path.stat() if path.is_file() else None
         key = (path, form, None if state is None else (state.st_mtime_ns, state.st_size))
         shape: TableShape = self._remembered(f"shape of the {what}", key, lambda: shape_of(path, what, form))
         return shape
 
-    # Step by step.
-
-    def _records(self) -> Step:
-        said = self._of("records")
-        shown: list[str] = []
-        faults = Faults()
-        form = TextForm(",")
-        if not text_of(said, "file"):
-            faults.unsaid.append("Name the file of the records.")
-        else:
-            try:
-                shape = self.shape()
-                form = shape.form
-                shown = _shape_in_words(
-                    shape, is_text=self.path(text_of(said, "file")).suffix in TEXT_SUFFIXES
-                )
-            except TallyveilError as error:
-                faults.note(error)
-        return Step(
-            "records",
-            TITLES["records"],
-            "The confidential table, with a row for each person, household or other unit. The desk reads the names of "
-            "its columns, which of them hold numbers, and how the file is written. It shows no value.",
-            (
-                Field("file", "File of the records", choices=self._files(), value=text_of(said, "file"),
-                      help="A CSV or Parquet file, by its path from the folder of the desk."),
-                Field("delimiter", "Between columns", "choice", choices=tuple(DELIMITER_WORDS.items()),
-                      value=form.delimiter or ","),
-                Field("encoding", "Encoding", "choice", choices=tuple(ENCODING_WORDS.items()), value=form.encoding),
-                Field("decimal", "Decimal sign", "choice", choices=tuple(DECIMAL_WORDS.items()), value=form.decimal),
-                Field("count", "Column that says how many records a row stands for", "choice",
-                      choices=(("", "– (each row is one record)"), *plain(self._columns())), value=self.count_column()),
-            ),
-            tuple(shown),
-            **faults.of(),
-        )  # fmt: skip
-
-    def count_column(self) -> str:
-        """The column that says how many records a row stands for; "" where each row is one."""
-        column = text_of(self._of("records"), "count")
-        return column if column in self._columns() else ""
-
-    def _columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the records; none while they cannot be read."""
         try:
             return self.shape().columns
         except TallyveilError:
             return ()
 
-    def _areas_asked(self) -> AreasAsked:
+    def count_column(self) -> str:
+        """The column that says how many records a row stands for; "" where each row is one."""
+        column = text_of(self.of("records"), "count")
+        return column if column in self.columns() else ""
+
+    # The areas.
+
+    def areas_asked(self) -> AreasAsked:
         """What is said of the areas.
 
         Raises:
-            ConfigError: something is not said.
+            ConfigError: something is not said, or is wrong.
             StoreError: the table cannot be read.
         """
-        said = self._of("areas")
+        said, say = self.of("areas"), self.language.say
         for key, what in (
-            ("area", "the column of the records that says where somebody lives"),
-            ("file", "the file of the areas"),
-            ("code", "the column of the codes"),
-            ("finest", "what the smallest areas are called"),
+            ("area", say("Choose the column of the records that says where somebody lives.")),
+            ("file", say("Name the file of the areas.")),
+            ("code", say("Choose the column of the codes.")),
+            ("finest", say("Say what the smallest areas are called.")),
         ):
             if not text_of(said, key):
-                raise _unsaid(what)
+                raise UnsaidError(what, code="bad-argument")
+        if text_of(said, "area") not in self.columns():
+            raise UnsaidError(
+                say("Choose the column of the records that says where somebody lives."), code="bad-argument"
+            )
         path = self.path(text_of(said, "file"))
-        refuse_records(path, self.path(text_of(self._of("records"), "file")), "the file of the areas")
+        refuse_records(path, self.records(), "the file of the areas")
         above = tuple(
             LevelAbove(cell_of(said, "above", row, "name"), cell_of(said, "above", row, "source"))
-            for row, _ in _ABOVE_ROWS
+            for row in ABOVE_ROWS
             if cell_of(said, "above", row, "source")
         )
         if not above:
             above = (LevelAbove("All", EVERYTHING),)
         names = [level.name for level in above] + [text_of(said, "finest")]
         if not all(names) or len(set(names)) < len(names):
-            raise ConfigError("Give every kind of area a name of its own.", code="bad-argument")
+            raise AnswerError(say("Give every kind of area a name of its own."), code="bad-argument")
+        shape = self.shape_of(path, "areas")
         return AreasAsked(
             path,
-            self._shape_of(path, "areas").form,
+            shape.form,
             text_of(said, "code"),
             text_of(said, "finest"),
-            text_of(said, "name"),
+            name_columns(text_of(said, "name"), shape.columns),
             above,
+            text_of(said, "rows") == LISTS_ALL,
         )
 
-    def _areas(self) -> Step:
-        said, columns = self._of("areas"), self._columns()
-        faults = Faults()
-        shown: list[str] = []
-        of_file: tuple[str, ...] = ()
-        try:
-            if text_of(said, "file"):
-                of_file = self._shape_of(self.path(text_of(said, "file")), "areas").columns
-            asked = self._areas_asked()
-            if text_of(said, "area") not in columns:
-                raise _unsaid("the column of the records that says where somebody lives")
-            table, wrong = read_areas(asked)
-            faults.problems += wrong
-            if not wrong:
-                shown = [f"{table[level].n_unique():,} × {level}" for level in asked.levels]
-                codes, names = area_files(table, asked, text_of(said, "area"))
-                self._write(AREAS_FILE, codes.write_csv())
-                if names is not None:
-                    self._write(NAMES_FILE, names.write_csv())
-        except TallyveilError as error:
-            faults.note(error)
-        none = (("", "– (none)"),)
-        return Step(
-            "areas",
-            TITLES["areas"],
-            "A public table with a row for each of the smallest areas, also those where nobody lives: if only areas "
-            "with people were listed, the list itself would tell something. Larger areas are made of smaller ones.",
-            (
-                Field("area", "Column of the records with the code of the area", "choice",
-                      choices=(*none, *plain(columns)), value=text_of(said, "area")),
-                Field("file", "File of the areas", choices=self._files(), value=text_of(said, "file")),
-                Field("code", "Its column of codes", "choice", choices=(*none, *plain(of_file)),
-                      value=text_of(said, "code"), help="Codes may have different lengths."),
-                Field("name", "Its column of names, for readers", "choice", choices=(*none, *plain(of_file)),
-                      value=text_of(said, "name")),
-                Field("finest", "What the smallest areas are called", value=text_of(said, "finest"),
-                      help="Such as Municipality."),
-                Field("above", "Larger areas, from the largest down", "table", rows=_ABOVE_ROWS,
-                      help="Without any, all areas together are one.",
-                      columns=(
-                          Field("name", "What they are called"),
-                          Field("source", "Where their codes come from", "choice", choices=sources_of(of_file)),
-                      ),
-                      value=said.get("above", {})),
-            ),
-            tuple(shown),
-            **faults.of(),
-        )  # fmt: skip
+    def areas(self) -> AreasRead:
+        """The areas; they are written to the desk's own files if nothing is wrong with them.
 
-    def _codebook(self) -> dict[str, FirstAttribute]:
+        Raises:
+            ConfigError, StoreError: as `areas_asked` and `read_areas`, or a file of the desk cannot be written.
+        """
+        asked = self.areas_asked()
+        areas = read_areas(asked, self.language)
+        if not areas.problems:
+            codes, names = area_files(areas, asked, text_of(self.of("areas"), "area"))
+            self._write(AREAS_FILE, codes.write_csv())
+            if names is not None:
+                self._write(NAMES_FILE, names.write_csv())
+        return areas
+
+    # What the columns mean.
+
+    def codebook(self) -> dict[str, FirstAttribute]:
         """The attributes of the codebook; raises as `read_codebook`."""
-        text = text_of(self._of("meaning"), "codebook")
-        if not text:
+        if not text_of(self.of("meaning"), "codebook"):
             return {}
-        path = self.path(text)
-        refuse_records(path, self.path(text_of(self._of("records"), "file")), "the codebook")
-        return {item.name: item for item in read_codebook(path, (), self._shape_of(path, "codebook").form)}
+        path, form = self._codebook()
+        return {item.name: item for item in read_codebook(path, (), form)}
+
+    def _codebook(self) -> tuple[Path, TextForm]:
+        path = self.path(text_of(self.of("meaning"), "codebook"))
+        refuse_records(path, self.records(), "the codebook")
+        return path, self.shape_of(path, "codebook").form
 
     def attributes(self) -> tuple[tuple[FirstAttribute, ...], tuple[tuple[str, str], ...]]:
         """The attributes, and the level of records without a value for those that have one.
@@ -350,19 +314,22 @@ class Draft:
         Raises:
             ConfigError, SchemaError, StoreError: something is not said, or is wrong.
         """
-        said, coded, shape = self._of("meaning"), self._codebook(), self.shape()
+        say, coded = self.language.say, self.codebook()
         attributes, missing = [], []
-        for name in self._columns():
-            kind = self._kind_of(name, coded, shape)
+        for name in self.columns():
+            kind = self.kind_of(name, coded)
             if kind == LEFT_OUT:
                 continue
             levels = self._levels_of(name, kind, coded)
-            gap = cell_of(said, "columns", name, "missing")
+            gap = cell_of(self.of("meaning"), "columns", name, "missing")
             if kind == RANGES:
                 ranges_of(levels, name)
                 if gap:
-                    raise ConfigError(
-                        f"{name}: a column of numbers has no level for records without a value. Leave it empty.",
+                    raise AnswerError(
+                        say(
+                            "{column}: a column of numbers has no level for records without a value. Leave it empty.",
+                            column=name,
+                        ),
                         code="bad-argument",
                     )
             if gap:
@@ -370,28 +337,33 @@ class Draft:
                 missing.append((name, gap))
             attributes.append(FirstAttribute(name, levels, kind == RANGES))
         if not attributes:
-            raise UnsaidError("Say of at least one column what its values mean.", code="bad-argument")
+            raise UnsaidError(say("Say of at least one column what its values mean."), code="bad-argument")
         return tuple(attributes), tuple(missing)
 
-    def _kind_of(self, name: str, coded: Mapping[str, FirstAttribute], shape: TableShape) -> str:
+    def kind_of(self, name: str, coded: Mapping[str, FirstAttribute]) -> str:
         """Whether a column is released by levels, by ranges of its numbers, or not at all."""
-        said = self._of("meaning")
-        if name in (text_of(self._of("areas"), "area"), self.count_column()):
+        if name in (text_of(self.of("areas"), "area"), self.count_column()):
             return LEFT_OUT
         # What the codebook has is meant to be released, until somebody says otherwise.
         suggested = (
-            LEFT_OUT if name not in coded else RANGES if _are_ranges(coded[name], shape) else BY_LEVELS
+            LEFT_OUT if name not in coded else RANGES if _are_ranges(coded[name], self.shape()) else BY_LEVELS
         )
-        return cell_of(said, "columns", name, "kind", suggested)
+        return cell_of(self.of("meaning"), "columns", name, "kind", suggested)
 
     def _levels_of(self, name: str, kind: str, coded: Mapping[str, FirstAttribute]) -> tuple[str, ...]:
-        text = cell_of(self._of("meaning"), "columns", name, "levels")
+        say, text = self.language.say, cell_of(self.of("meaning"), "columns", name, "levels")
         if not text and name in coded:
             return coded[name].levels
         if not text:
             raise UnsaidError(
-                f"{name}: say which {'ranges' if kind == RANGES else 'values'} there are. They are not taken from the "
-                "records.",
+                say(
+                    "{column}: say which ranges of numbers there are. They are not taken from the records.",
+                    column=name,
+                )
+                if kind == RANGES
+                else say(
+                    "{column}: say which values there are. They are not taken from the records.", column=name
+                ),
                 code="bad-argument",
             )
         if kind == RANGES and text.count(":") == 2:
@@ -399,194 +371,129 @@ class Draft:
         parts = text.split(";") if ";" in text else text.split(",")
         return tuple(part.strip() for part in parts if part.strip())
 
-    def _meaning(self) -> Step:
-        said, faults, shown = self._of("meaning"), Faults(), []
-        coded: dict[str, FirstAttribute] = {}
-        value: dict[str, dict[str, str]] = {}
-        try:
-            coded = self._codebook()
-            shape = self.shape()
-            for name in self._columns():
-                kind = self._kind_of(name, coded, shape)
-                value[name] = {
-                    "kind": kind,
-                    "levels": cell_of(said, "columns", name, "levels")
-                    or ("; ".join(coded[name].levels) if name in coded else ""),
-                    "missing": cell_of(said, "columns", name, "missing"),
-                }
-            attributes, _ = self.attributes()
-            shown = [f"{item.name}: {len(item.levels)} levels" for item in attributes]
-        except TallyveilError as error:
-            faults.note(error)
-        others = (text_of(self._of("areas"), "area"), self.count_column())
-        rows = [name for name in self._columns() if name not in others]
-        return Step(
-            "meaning",
-            TITLES["meaning"],
-            "The values that there can be come from a public codebook or from you, never from the records: which "
-            "values occur in them is itself confidential.",
-            (
-                Field("codebook", "Codebook, if there is one", choices=self._files(), value=text_of(said, "codebook"),
-                      help="A public table with the columns attribute and level, and a row for each level."),
-                Field("columns", "Columns of the records", "table", rows=plain(rows), columns=(
-                    Field("kind", "Released", "choice", choices=(
-                        (LEFT_OUT, "left out"), (BY_LEVELS, "by its values"), (RANGES, "by ranges of its numbers"))),
-                    Field("levels", "Values or ranges",
-                          help="female; male – or 0-17; 18-64; 65+ – or 0:5:85 for 0-4, 5-9, …, 85+"),
-                    Field("missing", "An empty value means", help="Such as: not asked"),
-                ), value=value),
-            ),
-            tuple(shown),
-            **faults.of(),
-        )  # fmt: skip
+    # Words for people.
 
-    def _words(self) -> Step:
-        said = self._of("words")
-        return Step(
-            "words",
-            TITLES["words"],
-            "Reports and tables speak in these words.",
-            (
-                Field("title", "Title of the release", value=text_of(said, "title") or self._title()),
-                Field("unit", "What one record stands for", value=text_of(said, "unit") or "person"),
-                Field("units", "Several of them", value=text_of(said, "units") or "people"),
-            ),
+    def title(self) -> str:
+        """What the release is called."""
+        records = Path(text_of(self.of("records"), "file"))
+        return text_of(self.of("words"), "title") or records.stem or "release"
+
+    def unit(self) -> tuple[str, str]:
+        """What one record stands for, and several of them, as the release file names them."""
+        said, (one, many) = self.of("words"), PERSON
+        return text_of(said, "unit") or one, text_of(said, "units") or many
+
+    def unit_words(self) -> Unit:
+        """The same in the language of the desk, where it is known."""
+        tag = self.language.tag
+        label = self.labels().get(tag, {}).get("unit") if tag in self.languages() else None
+        if label:
+            return Unit(label["one"], label["other"])
+        one, many = self.unit()
+        return Unit(*map(self.language.say, PERSON)) if (one, many) == PERSON else Unit(one, many)
+
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the labels."""
+        return languages_in(text_of(self.of("words"), "languages"))
+
+    def named(self) -> Named:
+        """What labels are asked for; raises as `attributes` and `areas_asked`."""
+        return Named(self.title(), self.unit(), self.areas_asked().levels, self.attributes()[0])
+
+    def label_rows(self) -> tuple[LabelRow, ...]:
+        """Everything that may have a label; raises as `named`."""
+        return tuple(rows_of(self.named(), self.language))
+
+    def coded_labels(self) -> dict[tuple[str, str], str]:
+        """The labels of the codebook, by row and language; raises as `labels_in_codebook`."""
+        if not text_of(self.of("meaning"), "codebook"):
+            return {}
+        path, form = self._codebook()
+        return labels_in_codebook(path, self.shape_of(path, "codebook").columns, form, self.languages())
+
+    def labels(self) -> dict[str, dict[str, Any]]:
+        """The labels by language; empty without a language.
+
+        Raises:
+            TallyveilError: something is not said, or is wrong.
+        """
+        if not self.languages():
+            return {}
+        labels = labels_of(
+            self.label_rows(), self.of("words"), self.languages(), self.coded_labels(), self.language
         )
+        require_labels(labels, self.named())
+        return labels
 
-    def _title(self) -> str:
-        return Path(text_of(self._of("records"), "file")).stem or "release"
+    # What is published, and how exactly.
 
-    def _queries(self) -> tuple[tuple[str, str], ...]:
-        """Tables that can be published, with their sizes."""
-        attributes, _ = self.attributes()
-        sizes = {item.name: len(item.levels) for item in attributes}
-        names = [("total", "the total")]
-        names += [(name, f"{name} ({size} counts)") for name, size in sizes.items()]
-        if len(sizes) > 2:
-            names += [
-                (f"{one}*{other}", f"{one} by {other} ({sizes[one] * sizes[other]} counts)")
-                for one, other in combinations(sizes, 2)
-            ]
-        cells = 1
-        for size in sizes.values():
-            cells *= size
-        if len(sizes) > 1:
-            names.append(("detailed", f"all of them together ({cells:,} counts)"))
-        return tuple(names)
+    def tables_offered(self) -> tuple[str, ...]:
+        """Tables that can be published; raises as `attributes`."""
+        names = [attribute.name for attribute in self.attributes()[0]]
+        pairs = [f"{one}*{other}" for place, one in enumerate(names) for other in names[place + 1 :]]
+        return (
+            "total",
+            *names,
+            *(pairs if len(names) > 2 else ()),
+            *(("detailed",) if len(names) > 1 else ()),
+        )
 
     def tables(self) -> tuple[str, ...]:
         """The tables to publish; raises as `attributes`, or if there is none."""
-        known = [name for name, _ in self._queries()]
-        said = self._of("tables")
+        offered, said = self.tables_offered(), self.of("tables")
         # Single attributes are what most people look for, and every further table costs something.
-        suggested = tuple(name for name in known if "*" not in name and name != "detailed")
+        suggested = tuple(name for name in offered if "*" not in name and name != "detailed")
         ticked = texts_of(said, "tables") if "tables" in said else suggested
-        tables = tuple(name for name in known if name in ticked)
+        tables = tuple(name for name in offered if name in ticked)
         if not tables:
-            raise UnsaidError("Tick at least one table.", code="bad-argument")
+            raise UnsaidError(self.language.say("Tick at least one table."), code="bad-argument")
         return tables
 
     def exact_levels(self) -> tuple[str, ...]:
-        """Geolevels whose totals are known exactly."""
-        levels = self._areas_asked().levels
-        return tuple(name for name in texts_of(self._of("tables"), "exact") if name in levels)
+        """Geolevels whose totals are said to be known exactly."""
+        levels = self.areas_asked().levels
+        return tuple(name for name in texts_of(self.of("tables"), "exact") if name in levels)
 
-    def _tables(self) -> Step:
-        faults = Faults()
-        queries: tuple[tuple[str, str], ...] = ()
-        levels: tuple[str, ...] = ()
-        ticked: tuple[str, ...] = ()
-        try:
-            queries, levels = self._queries(), self._areas_asked().levels
-            ticked = self.tables()
-        except TallyveilError as error:
-            faults.note(error)
-        exact = texts_of(self._of("tables"), "exact")
-        return Step(
-            "tables",
-            TITLES["tables"],
-            "Every table is published for all areas of every kind. A table that is left out costs nothing.",
-            (
-                Field("tables", "Tables", "several", choices=tuple(queries), value=list(ticked)),
-                Field("exact", "Areas whose totals everybody knows already", "several", choices=plain(levels),
-                      value=[name for name in exact if name in levels],
-                      help="They are published without noise, and nothing protects them."),
-                Field("neighbours", "What nobody may find out", "choice", choices=tuple(_NEIGHBOURS.items()),
-                      value=self.neighbours()),
-            ),
-            (),
-            **faults.of(),
-        )  # fmt: skip
+    def _known_totals(self) -> tuple[str, ...]:
+        """Geolevels whose totals are exact: those that were named, and all above them."""
+        levels = self.areas_asked().levels
+        return levels[: max((levels.index(name) + 1 for name in self.exact_levels()), default=0)]
 
     def neighbours(self) -> str:
         """The relation whose members nobody may tell apart."""
-        said = text_of(self._of("tables"), "neighbours")
-        return said if said in _NEIGHBOURS else "bounded"
+        said = text_of(self.of("tables"), "neighbours")
+        return said if said in NEIGHBOURS else "bounded"
 
-    def _wishes_asked(self) -> Iterator[tuple[str, str]]:
+    def wishes_asked(self) -> Iterator[tuple[str, str]]:
         """Tables and geolevels whose accuracy can be wished for: all that are not exact."""
-        exact, levels = self._known_totals(), self._areas_asked().levels
+        exact, levels = self._known_totals(), self.areas_asked().levels
         for table in self.tables():
             for level in levels:
                 if table != "total" or level not in exact:
                     yield table, level
 
-    def _known_totals(self) -> tuple[str, ...]:
-        """Geolevels whose totals are exact: those that were named, and all above them."""
-        levels = self._areas_asked().levels
-        return levels[: max((levels.index(name) + 1 for name in self.exact_levels()), default=0)]
-
     def wishes(self) -> tuple[Wish, ...]:
         """How exact tables must be; raises ConfigError if a number is none, or nothing is wished for."""
-        said, wishes = self._of("exactness"), []
-        for table, level in self._wishes_asked():
+        said, say, wishes = self.of("exactness"), self.language.say, []
+        for table, level in self.wishes_asked():
             text = cell_of(said, "within", table, level)
             if not text:
                 continue
             within = fraction_of(text.replace(",", "."))
             if within is None or within <= 0:
-                raise ConfigError(
-                    f"{table} at {level}: {text!r:.40} is no number above 0. Give a number of {self.unit()[1]}, or "
-                    "leave it empty.",
+                raise AnswerError(
+                    say(
+                        "{table}, {geolevel}: “{text}” is no number above 0. Give a number, or leave it empty.",
+                        table=table,
+                        geolevel=level,
+                        text=text[:40],
+                    ),
                     code="bad-argument",
                 )
             wishes.append(Wish(table, level, within))
         if not wishes:
-            raise UnsaidError("Say for at least one table how exact it must be.", code="bad-argument")
+            raise UnsaidError(say("Say for at least one table how exact it must be."), code="bad-argument")
         return tuple(wishes)
-
-    def unit(self) -> tuple[str, str]:
-        """What one record stands for, and several of them."""
-        said = self._of("words")
-        return text_of(said, "unit") or "person", text_of(said, "units") or "people"
-
-    def _exactness(self) -> Step:
-        said, faults = self._of("exactness"), Faults()
-        tables: tuple[str, ...] = ()
-        levels: tuple[str, ...] = ()
-        try:
-            pairs = list(self._wishes_asked())
-            tables = tuple(dict.fromkeys(table for table, _ in pairs))
-            levels = tuple(
-                name for name in self._areas_asked().levels if any(name == level for _, level in pairs)
-            )
-            self.wishes()
-        except TallyveilError as error:
-            faults.note(error)
-        names = dict(self._queries()) if tables else {}
-        return Step(
-            "exactness",
-            TITLES["exactness"],
-            f"For each table and kind of area: within how many {self.unit()[1]} of the true count a published count "
-            "should be, in 95 of 100 cases. Leave empty what need not be exact. The smallest budget follows.",
-            (
-                Field("within", f"Within so many {self.unit()[1]}", "table",
-                      rows=tuple((table, names[table]) for table in tables),
-                      columns=tuple(Field(level, level) for level in levels), value=said.get("within", {})),
-            ),
-            (),
-            **faults.of(),
-        )  # fmt: skip
 
     # What follows from the answers.
 
@@ -598,15 +505,15 @@ class Draft:
         Raises:
             TallyveilError: something is not said, or is wrong.
         """
-        asked, shape = self._areas_asked(), self.shape()
+        asked = self.areas_asked()
         attributes, missing = self.attributes()
-        geocode = text_of(self._of("areas"), "area")
+        geocode = text_of(self.of("areas"), "area")
         one, many = self.unit()
         columns = column_of(asked, geocode)
         return release_text(
             FirstFile(
-                name=text_of(self._of("words"), "title") or self._title(),
-                records=relative_to(self.path(text_of(self._of("records"), "file")), self.folder),
+                name=self.title(),
+                records=relative_to(self.records(), self.folder),
                 geocode=geocode,
                 count=self.count_column() or None,
                 geography=AREAS_FILE,
@@ -616,16 +523,17 @@ class Draft:
                 ),
                 finest_length=0,
                 attributes=attributes,
-                unit=None if (one, many) == ("person", "people") else one,
-                units=None if (one, many) == ("person", "people") else many,
+                unit=None if (one, many) == PERSON else one,
+                units=None if (one, many) == PERSON else many,
                 neighbours=self.neighbours(),
                 budget=("rho", Fraction(1) if strategy is None else strategy.total),
                 tables=self.tables(),
-                form=shape.form,
+                form=self.shape().form,
                 missing=missing,
                 exact=self.exact_levels(),
-                names=NAMES_FILE if asked.name else None,
+                names=NAMES_FILE if asked.names else None,
                 strategy=strategy,
+                labels=self.labels(),
                 made_by="desk",
             )
         )
@@ -665,18 +573,14 @@ class Draft:
         found: tuple[ReleasePlan, Strategy, tuple[Choice, ...]] = self._remembered("budget", said, find)
         return found
 
-    def costs(self) -> tuple[str, ...]:
-        """What each wish costs, in sentences, the dearest first; raises as `smallest`."""
+    def costs(self) -> tuple[tuple[Wish, Fraction], ...]:
+        """What each wish costs, as `costs_of`; raises as `smallest`."""
         plan, strategy, _ = self.smallest()
-        return tuple(
-            f"{wish.table.replace('*', ' by ')} at {wish.geolevel} within {at_most(wish.within, 2)}: without this "
-            f"wish, {100 * float(share):.0f} % of the budget would be saved."
-            for wish, share in costs_of(plan, self.wishes(), strategy.total)
-        )
+        return costs_of(plan, self.wishes(), strategy.total)
 
     def chosen_factor(self) -> Fraction:
         """The errors that were chosen, as a multiple of those asked for."""
-        text = text_of(self._of("budget"), "factor", "1")
+        text = text_of(self.of("budget"), "factor", "1")
         return next((factor for factor in FACTORS if str(factor) == text), Fraction(1))
 
     def chosen(self) -> tuple[Strategy, Choice]:
@@ -685,67 +589,15 @@ class Draft:
         factor = self.chosen_factor()
         return scaled(strategy, factor), next(choice for choice in choices if choice.factor == factor)
 
-    def _budget(self) -> Step:
-        faults = Faults()
-        shown: list[str] = []
-        extra: JsonObject = {}
-        options: tuple[tuple[str, str], ...] = ()
-        try:
-            _, choice = self.chosen()
-            _, _, choices = self.smallest()
-            options = tuple((str(item.factor), _factor_in_words(item)) for item in choices)
-            shown = [
-                choice.meaning,
-                f"In numbers: rho = {at_most(choice.rho, 6)}, epsilon <= {choice.epsilon}.",
-            ]
-            extra = {
-                "choices": [item.to_mapping() for item in choices],
-                "wishes": [[wish.table, wish.geolevel, float(wish.within)] for wish in self.wishes()],
-                "unit": self.unit()[1],
-            }
-        except TallyveilError as error:
-            faults.note(error)
-        return Step(
-            "budget",
-            TITLES["budget"],
-            "The smallest budget that meets your wishes. A larger error needs less of it, and protects everybody "
-            "better. Policy decides.",
-            (
-                Field("factor", "Errors, compared with your wishes", "choice", choices=options,
-                      value=str(self.chosen_factor())),
-            ),
-            tuple(shown),
-            extra=extra,
-            **faults.of(),
-        )  # fmt: skip
-
-    def _file(self) -> Step:
-        faults = Faults()
-        shown: list[str] = []
-        extra: JsonObject = {}
-        try:
-            strategy, choice = self.chosen()
-            extra = {"text": self.release(strategy), "path": str(self.path(RELEASE_FILE))}
-            shown = [choice.meaning]
-            if self.written.get(RELEASE_FILE) == _digest_of_text(extra["text"]):
-                shown += [f"{self.path(RELEASE_FILE)} is written. To make the release:", self.command()]
-        except TallyveilError as error:
-            faults.note(error)
-        return Step(
-            "file",
-            TITLES["file"],
-            "Everything that you said, in one commented file. Nothing is spent before the command below is run.",
-            (),
-            tuple(shown),
-            extra=extra,
-            **faults.of(),
-        )
-
     def command(self) -> str:
         """The command that makes the release."""
         return shlex.join(
             ["tallyveil", "run", str(self.path(RELEASE_FILE)), "--out", str(self.path("release"))]
         )
+
+    def is_written(self, text: str) -> bool:
+        """Whether this text is the release file that the desk wrote last."""
+        return self.written.get(RELEASE_FILE) == _digest_of_text(text)
 
     def write(self) -> Path:
         """Write the release file.
@@ -774,39 +626,7 @@ class Draft:
             )
         write_text(path, text)
         self.written[name] = new
-        self._save()
-
-    def to_mapping(self) -> JsonObject:
-        """Every step as plain data, for the page; later steps wait until the steps before them are done."""
-        steps: list[JsonObject] = []
-        for name in TITLES:
-            step = self.step(name)
-            steps.append(step.to_mapping())
-            if not step.is_done:
-                break
-        return {"steps": steps, "titles": list(map(list, TITLES.items())), "folder": str(self.folder)}
-
-
-_NEIGHBOURS: Final = {
-    "bounded": "what the record of anybody says (that it is among the records is no secret)",
-    "unbounded": "whether anybody's record is among the records at all",
-}
-"""What is protected, in words, by the relation of the release file."""
-_ABOVE_ROWS: Final = tuple((str(number), str(number)) for number in range(1, MOST_ABOVE + 1))
-
-
-def _unsaid(what: str) -> UnsaidError:
-    return UnsaidError(f"Say {what}.", code="bad-argument")
-
-
-def _shape_in_words(shape: TableShape, *, is_text: bool) -> list[str]:
-    columns = ", ".join(f"{name} (numbers)" if name in shape.numbers else name for name in shape.columns)
-    form = shape.form
-    written = [
-        f"Found: {DELIMITER_WORDS[form.delimiter or ',']} between columns, {ENCODING_WORDS[form.encoding]}"
-        f"{' with a byte order mark' if shape.byte_order_mark else ''}, decimal {DECIMAL_WORDS[form.decimal]}."
-    ]
-    return [*(written if is_text else []), f"{len(shape.columns)} columns: {columns}."]
+        write_kept(self.folder, self.answers, self.written)
 
 
 def _are_ranges(attribute: FirstAttribute, shape: TableShape) -> bool:
@@ -816,12 +636,6 @@ def _are_ranges(attribute: FirstAttribute, shape: TableShape) -> bool:
     except TallyveilError:
         return False
     return attribute.name in shape.numbers
-
-
-def _factor_in_words(choice: Choice) -> str:
-    """A choice of errors in words, for those who cannot see the picture."""
-    errors = "as you wished" if choice.factor == 1 else f"{float(choice.factor):g} times as large"
-    return f"{errors}: at most {choice.right} right guesses, epsilon <= {choice.epsilon}"
 
 
 def _digest_of_text(text: str) -> str:

@@ -8,10 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from tallyveil.desk.draft import Draft
+from tallyveil.desk.questions import cost_sentences, view_of
+from tallyveil.desk.steps import Faults
 from tallyveil.errors import ConfigError, TallyveilError
-from tallyveil.explore.files import copy_pages
+from tallyveil.explore.files import copy_pages, copy_words
 from tallyveil.explore.serving import served
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.words.language import TAGS, language_of
 
 PAGES: Final = {"index.html": Path("app", "desk", "index.html")}
 
@@ -26,29 +29,38 @@ class DeskPage:
         """Answer a question: the view after it, what was asked for, and what is wrong, if anything.
 
         Args:
-            asked: `ask` is "view", "take" (with `step` and `answers`), "costs" or "write".
+            asked: `ask` is "view", "take" (with `step` and `answers`), "costs" or "write"; `language` is that of the
+                reader.
         """
         with self._lock:
-            answer: JsonObject = {"problem": "", "costs": []}
+            self._draft.language = language_of(str(asked.get("language")))
+            faults, costs = Faults(), []
             try:
-                answer |= self._done(asked)
+                costs = self._done(asked)
             except TallyveilError as error:
-                answer["problem"] = str(error)
-            return {**answer, "view": self._draft.to_mapping()}
+                faults.note(error)
+            problems = [*faults.problems, *faults.unsaid]
+            return {
+                "problems": problems,
+                "errors": faults.errors,
+                "costs": costs,
+                "view": view_of(self._draft),
+            }
 
-    def _done(self, asked: JsonObject) -> JsonObject:
+    def _done(self, asked: JsonObject) -> list[str]:
+        """Do what is asked, and tell what each wish costs if that is the question."""
         match asked.get("ask"):
             case "view":
-                return {}
+                return []
             case "take":
                 said = asked.get("answers")
                 self._draft.take(str(asked.get("step")), said if isinstance(said, dict) else {})
-                return {}
+                return []
             case "costs":
-                return {"costs": list(self._draft.costs())}
+                return list(cost_sentences(self._draft))
             case "write":
                 self._draft.write()
-                return {}
+                return []
         raise ConfigError(
             "the page asked something that the desk does not know. Load it again.", code="bad-argument"
         )
@@ -67,5 +79,6 @@ def served_desk(folder: Path) -> Iterator[str]:
     """
     with Draft.held(folder) as draft, TemporaryDirectory(prefix="tallyveil-desk-") as site:
         copy_pages(Path(site), PAGES)
+        copy_words(Path(site), TAGS)
         with served(Path(site), answer=DeskPage(draft).answer) as address:
             yield address

@@ -24,6 +24,7 @@ class Field:
         rows: Keys of the rows of a table, each with its words.
         columns: Fields of each row of a table.
         value: The answer so far, or what is suggested.
+        settles: Whether other questions of the step follow from the answer.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Field:
     rows: tuple[tuple[str, str], ...] = ()
     columns: tuple["Field", ...] = ()
     value: Any = ""
+    settles: bool = False
 
     def to_mapping(self) -> JsonObject:
         """Plain data for the page."""
@@ -46,6 +48,7 @@ class Field:
             "rows": [list(row) for row in self.rows],
             "columns": [column.to_mapping() for column in self.columns],
             "value": self.value,
+            "settles": self.settles,
         }
 
 
@@ -59,7 +62,8 @@ class Step:
         why: Why it is asked, in a sentence or two.
         fields: Its questions.
         shown: What was found, in sentences.
-        problems: What is wrong, each with what to do.
+        problems: What is wrong, each with what to do, in the language of the desk.
+        errors: The same where the program has no other language than English for it.
         unsaid: What is not said yet.
         extra: What only the page shows, such as a picture.
     """
@@ -70,13 +74,14 @@ class Step:
     fields: tuple[Field, ...] = ()
     shown: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     unsaid: tuple[str, ...] = ()
     extra: JsonObject = field(default_factory=dict)
 
     @property
     def is_done(self) -> bool:
         """Whether all is said, and nothing is wrong."""
-        return not (self.problems or self.unsaid)
+        return not (self.problems or self.errors or self.unsaid)
 
     def to_mapping(self) -> JsonObject:
         """Plain data for the page."""
@@ -87,30 +92,42 @@ class Step:
             "fields": [item.to_mapping() for item in self.fields],
             "shown": list(self.shown),
             "problems": list(self.problems),
+            "errors": list(self.errors),
             "unsaid": list(self.unsaid),
             "done": self.is_done,
             "extra": self.extra,
         }
 
 
-class UnsaidError(ConfigError):
+class AnswerError(ConfigError):
+    """An answer is wrong; the message is in the language of the desk."""
+
+
+class UnsaidError(AnswerError):
     """Something is not said yet, which is no mistake before somebody goes on."""
 
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong in a step, and what is not said yet."""
+    """What is wrong in a step, and what is not said yet, as `Step` has it."""
 
     problems: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     unsaid: list[str] = field(default_factory=list)
 
     def note(self, error: TallyveilError) -> None:
         """Note an error."""
-        (self.unsaid if isinstance(error, UnsaidError) else self.problems).append(str(error))
+        match error:
+            case UnsaidError():
+                self.unsaid.append(str(error))
+            case AnswerError():
+                self.problems.append(str(error))
+            case _:
+                self.errors.append(str(error))
 
     def of(self) -> dict[str, Any]:
-        """Both, for a step."""
-        return {"problems": tuple(self.problems), "unsaid": tuple(self.unsaid)}
+        """All of them, for a step."""
+        return {"problems": tuple(self.problems), "errors": tuple(self.errors), "unsaid": tuple(self.unsaid)}
 
 
 def text_of(answers: Answers, name: str, default: str = "") -> str:

@@ -67,7 +67,8 @@ class MemberValue(Declared):
 class Households(Declared):
     """How records of households follow from those of persons. A household is all persons with one value of `id`.
 
-    Its place is the least geocode of its members, as text. Persons without a value of `id` are in no household.
+    Its place is the least geocode of its members, as text. Persons without a value of `id`, or with spaces alone, are
+    in no household.
     """
 
     id: Annotated[Name, Field(description="Column that says which household a person is in.")]

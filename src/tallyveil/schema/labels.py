@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field
 
-from tallyveil.declared import ByName, Declared, Name, left_out, validated
+from tallyveil.declared import ByName, Declared, Text, left_out, validated
 from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
 from tallyveil.schema.names import LONGEST_NAME, MOST_CHARACTERS, closest_hint, is_noun
@@ -33,7 +33,7 @@ def _shown(value: str) -> str:
 # is a format: labels come without it, because tables of text would keep it.
 _INVISIBLE: Final = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
-Label = Annotated[Name, Field(max_length=LONGEST_NAME), AfterValidator(_shown)]
+Label = Annotated[Text, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_shown)]
 """Text for readers, on one line. Unlike a name it may hold a slash, because no file is called by it."""
 
 

@@ -65,5 +65,15 @@ def test_a_wrong_number_is_asked_again(typed, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(typer, "prompt", prompt)
     questions.ask_steps(draft)
-    assert "'many' is no number above 0" in capsys.readouterr().err
+    assert "“many” is no number above 0" in capsys.readouterr().err
     assert (tmp_path / "release.toml").is_file()
+
+
+def test_it_asks_in_the_language_of_the_terminal():
+    said = [
+        {"LANG": "de_CH.UTF-8"},
+        {"LC_ALL": "fr_FR", "LANG": "de_DE"},
+        {"LC_ALL": "", "LANG": "C.UTF-8"},
+        {},
+    ]
+    assert [questions.spoken_language(variables).tag for variables in said] == ["de", "fr", "en", "en"]

@@ -10,11 +10,13 @@ import polars as pl
 import pytest
 from tests.registers import CANARY, write_register
 
-from tallyveil.desk.draft import AREAS_FILE, TITLES, Draft
+from tallyveil.desk.draft import AREAS_FILE, NAMES_FILE, TITLES, Draft
+from tallyveil.desk.questions import cost_sentences, step_of, view_of
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.table_errors import table_errors
 from tallyveil.storage.text_forms import shape_of
+from tallyveil.words.language import language_of
 
 ABOVE = {
     "1": {"name": "Country", "source": "everything"},
@@ -50,17 +52,17 @@ def taken(folder: Path, **changed: Mapping[str, Any]) -> Draft:
     draft = Draft.opened(folder)
     for name, answers in ANSWERS.items():
         draft.take(name, {**answers, **changed.get(name, {})})
-        draft.step(name)
+        step_of(draft, name)
     return draft
 
 
 def test_from_a_register_to_a_release_file(folder: Path, command) -> None:
     draft = taken(folder)
     for name in TITLES:
-        step = draft.step(name)
+        step = step_of(draft, name)
         assert step.is_done, (name, step.problems, step.unsaid)
-    assert draft.step("areas").shown == ("1 × Country", "26 × Canton", "60 × Municipality")
-    assert draft.step("records").shown[0] == (
+    assert step_of(draft, "areas").shown == ("1 × Country", "26 × Canton", "60 × Municipality")
+    assert step_of(draft, "records").shown[0] == (
         "Found: semicolon between columns, Latin-1 (ISO 8859-1), decimal comma (1,5)."
     )
     path = draft.write()
@@ -73,11 +75,11 @@ def test_from_a_register_to_a_release_file(folder: Path, command) -> None:
     # Totals of cantons are exact, so that totals in them are more exact than their measurements are.
     assert 10 <= (errors["total", "Municipality"].margin or 0) <= 15
     assert 10 <= (errors["age", "Municipality"].margin or 0) <= 16
-    assert draft.step("budget").shown[0] in command("plan", path)
+    assert step_of(draft, "budget").shown[0] in command("plan", path)
     command("run", path, "--out", folder / "release", "--insecure-test-key", "k", "--quiet")
     names = pl.read_parquet(folder / "release" / "names.parquet")
     assert "Dörfli 7" in names["name"].to_list()
-    dearest = draft.costs()[0]
+    dearest = cost_sentences(draft)[0]
     assert "% of the budget would be saved" in dearest
 
 
@@ -88,16 +90,16 @@ def test_larger_errors_cost_less(folder: Path) -> None:
     quarter, larger = draft.chosen()
     assert quarter.total == whole.total / 4
     assert float(larger.epsilon) < float(as_wished.epsilon)
-    assert draft.step("budget").fields[0].value == "2"
+    assert step_of(draft, "budget").fields[0].value == "2"
 
 
 def test_every_answer_is_kept_also_a_wrong_one(folder: Path) -> None:
     taken(folder, exactness={"within": {"total": {"Municipality": "many"}}})
     again = Draft.opened(folder)
-    (problem,) = again.step("exactness").problems
-    assert "'many' is no number above 0" in problem
-    assert again.step("exactness").fields[0].value == {"total": {"Municipality": "many"}}
-    assert [step["name"] for step in again.to_mapping()["steps"]][-1] == "exactness"
+    (problem,) = step_of(again, "exactness").problems
+    assert "“many” is no number above 0" in problem
+    assert step_of(again, "exactness").fields[0].value == {"total": {"Municipality": "many"}}
+    assert [step["name"] for step in view_of(again)["steps"]][-1] == "exactness"
     with pytest.raises(TallyveilError, match="no number"):
         again.write()
 
@@ -105,12 +107,12 @@ def test_every_answer_is_kept_also_a_wrong_one(folder: Path) -> None:
 def test_no_value_of_a_record_is_in_a_draft(folder: Path) -> None:
     draft = taken(folder)
     draft.write()
-    seen = json.dumps(draft.to_mapping())
+    seen = json.dumps(view_of(draft))
     assert CANARY not in seen
     for path in folder.iterdir():
         assert path.name == "persons.csv" or CANARY.encode() not in path.read_bytes(), path
     for name in TITLES:
-        assert CANARY not in repr(draft.step(name))
+        assert CANARY not in repr(step_of(draft, name))
 
 
 def test_another_file_of_records_is_looked_at_anew(folder: Path) -> None:
@@ -134,7 +136,7 @@ def test_another_file_of_records_is_looked_at_anew(folder: Path) -> None:
 def test_problems_of_areas_name_their_row(folder: Path, rows: str, said: str) -> None:
     (folder / "other.csv").write_text(f"code;name;canton\n{rows}")
     draft = taken(folder, areas={"file": "other.csv"})
-    assert any(said in problem for problem in draft.step("areas").problems)
+    assert any(said in problem for problem in step_of(draft, "areas").problems)
 
 
 def test_an_area_in_two_larger_ones_is_named(folder: Path) -> None:
@@ -144,8 +146,8 @@ def test_an_area_in_two_larger_ones_is_named(folder: Path) -> None:
         "2": {"name": "District", "source": "column:district"},
     }
     draft = taken(folder, areas={"file": "other.csv", "name": "", "above": above})
-    assert draft.step("areas").problems == (
-        "Rows 2 and 4 of other.csv put one District into two of Canton. Correct one of them.",
+    assert step_of(draft, "areas").problems == (
+        "Rows 2 and 4 of other.csv put one District into two areas of Canton. Correct one of them.",
     )
 
 
@@ -153,7 +155,7 @@ def test_parents_by_prefix_of_codes_of_unequal_length(folder: Path) -> None:
     (folder / "other.csv").write_text("code\n101\n102\n1001\n")
     above = {"1": {"name": "District", "source": "without:2"}}
     draft = taken(folder, areas={"file": "other.csv", "name": "", "above": above})
-    assert draft.step("areas").is_done
+    assert step_of(draft, "areas").is_done
     assert pl.read_csv(folder / AREAS_FILE, infer_schema=False).rows() == [
         ("1", "101"),
         ("1", "102"),
@@ -173,8 +175,8 @@ def test_a_release_file_of_somebody_else_stays(folder: Path) -> None:
 
 def test_the_records_are_no_public_file(folder: Path) -> None:
     draft = taken(folder, areas={"file": "persons.csv", "code": "municipality", "name": "note"})
-    step = draft.step("areas")
-    assert "names the records" in step.problems[0]
+    step = step_of(draft, "areas")
+    assert "names the records" in step.errors[0]
     assert CANARY not in repr(step)
 
 
@@ -189,13 +191,13 @@ def test_a_draft_that_is_damaged_is_named(folder: Path) -> None:
 def test_a_file_with_a_name_of_the_desk_is_not_written_over(folder: Path) -> None:
     theirs = folder / AREAS_FILE
     theirs.write_text("the records of somebody\n")
-    step = taken(folder).step("areas")
-    assert any("was not written by the desk" in problem for problem in step.problems)
+    step = step_of(taken(folder), "areas")
+    assert any("was not written by the desk" in error for error in step.errors)
     assert theirs.read_text() == "the records of somebody\n"
     theirs.unlink()
     # The desk's own file is written anew, also by a desk that was opened later.
-    assert taken(folder).step("areas").is_done
-    assert taken(folder, areas={"finest": "Town"}).step("areas").is_done
+    assert step_of(taken(folder), "areas").is_done
+    assert step_of(taken(folder, areas={"finest": "Town"}), "areas").is_done
 
 
 def test_nothing_is_written_into_a_release(folder: Path) -> None:
@@ -210,7 +212,7 @@ def test_nothing_is_written_into_a_release(folder: Path) -> None:
 def test_a_form_that_is_no_form_is_found_anew(folder: Path, said: dict[str, Any]) -> None:
     draft = taken(folder)
     draft.take("records", {"file": "persons.csv", **said})
-    assert draft.step("records").is_done
+    assert step_of(draft, "records").is_done
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ def test_what_could_not_be_kept_is_refused_and_not_noted(folder: Path, wrong: di
         draft.take("records", {"file": "persons.csv", **wrong})
     assert str(refused.value).isprintable()
     assert (folder / "desk.json").read_bytes() == before
-    assert draft.step("records").is_done
+    assert step_of(draft, "records").is_done
 
 
 def test_a_folder_has_one_desk_at_a_time(folder: Path) -> None:
@@ -246,7 +248,7 @@ def test_a_folder_has_one_desk_at_a_time(folder: Path) -> None:
             pass
         assert refused.value.code == "folder-locked"
     with Draft.held(folder) as draft:
-        assert draft.step("records").is_done
+        assert step_of(draft, "records").is_done
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
 
 
@@ -254,7 +256,7 @@ def test_a_file_in_utf16_is_named(folder: Path) -> None:
     (folder / "wide.csv").write_bytes("code;sex\nA;m\n".encode("utf-16"))
     draft = Draft.opened(folder)
     draft.take("records", {"file": "wide.csv"})
-    assert any("UTF-16" in problem and "CSV UTF-8" in problem for problem in draft.step("records").problems)
+    assert any("UTF-16" in error and "CSV UTF-8" in error for error in step_of(draft, "records").errors)
 
 
 def test_public_files_are_looked_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,11 +268,11 @@ def test_public_files_are_looked_at_once(folder: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr("tallyveil.desk.draft.shape_of", counted)
     draft = taken(folder)
-    draft.to_mapping()
+    view_of(draft)
     assert sorted(looked) == ["areas", "codebook", "records"]
     with (folder / "municipalities.csv").open("ab") as file:
         file.write(b"99999;x;C1\r\n")
-    draft.step("areas")
+    step_of(draft, "areas")
     assert looked.count("areas") == 2
 
 
@@ -279,6 +281,111 @@ def test_rows_may_stand_for_several_records_and_be_secret(folder: Path) -> None:
     counted = [f"{line};{'n' if place == 0 else 2}" for place, line in enumerate(lines)]
     (folder / "persons.csv").write_text("\n".join(counted) + "\n", encoding="latin-1")
     draft = taken(folder, records={"count": "n"}, tables={"exact": [], "neighbours": "unbounded"})
-    assert "n" not in dict(draft.step("meaning").fields[1].rows)
+    assert "n" not in dict(step_of(draft, "meaning").fields[1].rows)
     plan = load_plan(draft.write())
     assert (plan.records.count, plan.neighbours.value) == ("n", "unbounded")
+
+
+def test_labels_are_asked_for_in_each_language(folder: Path) -> None:
+    (folder / "codebook.csv").write_text(
+        "attribute;level;label;label:fr\nsex;m;männlich;masculin\nsex;w;weiblich;\n", encoding="utf-8"
+    )
+    typed = {
+        "title": {"de": "Bevölkerung", "fr": "Population"},
+        "unit.one": {"de": "Einwohner", "fr": "habitant"},
+        "unit.other": {"de": "Einwohner", "fr": "habitants"},
+        'attributes."marital status"': {"de": "Zivilstand"},
+        "geolevels.Canton.one": {"de": "Kanton", "fr": "canton"},
+        "geolevels.Canton.other": {"de": "Kantone"},
+    }
+    words = {"languages": "de, fr", "labels": typed}
+    draft = taken(folder, words=words)
+    assert "both words" in step_of(draft, "words").unsaid[0]
+    typed["geolevels.Canton.other"]["fr"] = "cantons"
+    draft.take("words", {**ANSWERS["words"], **words})
+    step = step_of(draft, "words")
+    assert step.is_done
+    # The codebook says what levels are called, until somebody types something else.
+    assert step.fields[-1].value["levels.sex.m"] == {"de": "männlich", "fr": "masculin"}
+    labels = load_plan(draft.write()).labels_in("fr")
+    assert (labels.title, labels.geolevel("Canton").other) == ("Population", "cantons")
+    # What a language lacks is shown by its name.
+    assert (labels.attribute("marital status"), labels.level("sex", "w")) == ("marital status", "w")
+    assert load_plan(folder / "release.toml").languages == ("de", "fr")
+    # The labels of a language come back with it.
+    draft.take("words", {"languages": "de", "labels": {"title": {"de": "Personen"}}})
+    draft.take("words", {"languages": "de, fr", "labels": {}})
+    assert step_of(draft, "words").fields[-1].value["title"] == {"de": "Personen", "fr": "Population"}
+
+
+@pytest.mark.parametrize(
+    ("languages", "labels", "said"),
+    [
+        ("Deutsch", {}, "no tag of a language"),
+        ("de", {"title": {"de": "a" * 201}}, "at most 200 characters"),
+        ("de", {"levels.sex.m": {"de": "w"}}, "could not tell them apart"),
+    ],
+)
+def test_labels_that_no_page_could_show_are_named(
+    folder: Path, languages: str, labels: dict[str, Any], said: str
+) -> None:
+    draft = taken(folder, words={"languages": languages, "labels": labels})
+    assert said in step_of(draft, "words").errors[0]
+
+
+def test_the_desk_speaks_the_language_of_its_reader(folder: Path) -> None:
+    draft = taken(folder)
+    draft.language = language_of("de")
+    assert step_of(draft, "records").title == "Die Datensätze"
+    assert "höchstens" in step_of(draft, "budget").shown[0]
+    assert "Person" in step_of(draft, "budget").shown[0]
+    assert "%" in cost_sentences(draft)[0]
+    draft.take("words", {"unit": "resident", "units": "residents", "languages": "de", "labels": {
+        "unit.one": {"de": "Einwohnerin"}, "unit.other": {"de": "Einwohnerinnen"}}})  # fmt: skip
+    assert "Einwohnerinnen" in step_of(draft, "exactness").why
+
+
+LIST = """code;name;name:de;upper
+1;Nord;Norden;
+2;Sued;Süden;
+11;Ost;;1
+12;West;;1
+21;Tal;;2
+111;Dorf;;11
+121;Stadt;;12
+211;Weiler;;21
+"""
+
+
+@pytest.mark.parametrize("sources", [("first:1", "first:2"), ("column:upper", "column:upper")])
+def test_areas_of_a_public_list_of_all_kinds(folder: Path, sources: tuple[str, str]) -> None:
+    (folder / "list.csv").write_text(LIST, encoding="utf-8")
+    above = {
+        "1": {"name": "Region", "source": sources[0]},
+        "2": {"name": "District", "source": sources[1]},
+    }
+    draft = taken(folder, areas={"file": "list.csv", "rows": "all", "above": above})
+    assert step_of(draft, "areas").shown == ("2 × Region", "3 × District", "3 × Municipality")
+    assert pl.read_csv(folder / AREAS_FILE, infer_schema=False).rows() == [
+        ("1", "11", "111"),
+        ("1", "12", "121"),
+        ("2", "21", "211"),
+    ]
+    names = pl.read_csv(folder / NAMES_FILE, infer_schema=False)
+    assert ("Region", "2", "Sued", "Süden") in names.rows()
+    assert names.height == 8
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("22;Leer;;2\n", "Row 10 of list.csv is a larger area without any Municipality in it."),
+        ("11;Ost;;1\n", "Rows 4 and 10 of list.csv have the same code."),
+        (";Ost;;1\n", "Row 10 of list.csv has no code."),
+    ],
+)
+def test_problems_of_a_list_of_all_kinds_name_their_row(folder: Path, row: str, said: str) -> None:
+    (folder / "list.csv").write_text(LIST + row, encoding="utf-8")
+    above = {"1": {"name": "Region", "source": "first:1"}, "2": {"name": "District", "source": "first:2"}}
+    draft = taken(folder, areas={"file": "list.csv", "rows": "all", "above": above})
+    assert step_of(draft, "areas").problems[0].startswith(said)

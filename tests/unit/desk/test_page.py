@@ -60,9 +60,10 @@ def test_answers_are_taken_and_errors_are_said(address: str, tmp_path: Path, cap
     answer = ask(ask="take", step="records", answers={"file": "persons.csv"})
     assert [step["name"] for step in answer["view"]["steps"]] == ["records", "areas"]
     assert CANARY not in json.dumps(answer)
-    assert "does not know" in ask(ask="nothing")["problem"]
-    assert "no step" in ask(ask="take", step="x")["problem"]
-    assert "Say" in ask(ask="write")["problem"]
+    assert "does not know" in ask(ask="nothing")["errors"][0]
+    assert "no step" in ask(ask="take", step="x")["errors"][0]
+    assert "Choose" in ask(ask="write")["problems"][0]
+    assert "Wählen Sie" in ask(ask="write", language="de")["problems"][0]
     assert (tmp_path / "desk.json").is_file()
     said = capfd.readouterr()
     assert said.out + said.err == ""

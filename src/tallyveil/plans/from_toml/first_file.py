@@ -6,9 +6,10 @@ from flags. What the file is made of is checked before it is written, and the fi
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -200,6 +201,7 @@ class FirstFile:
         exact: Geolevels whose totals are published exactly.
         names: The public table of names of areas, as the file will name it; None without one.
         strategy: How the budget is divided; None for equal shares of the geolevels (`queries`).
+        labels: The labels in each language: the tables of `[labels.LANGUAGE]`.
         made_by: The command that writes the file.
     """
 
@@ -221,6 +223,7 @@ class FirstFile:
     exact: tuple[str, ...] = ()
     names: str | None = None
     strategy: Strategy | None = None
+    labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     made_by: str = "init"
 
     @property
@@ -301,6 +304,21 @@ def _tables(first: FirstFile) -> Iterator[str]:
     outputs: dict[str, object] = {"tables": list(first.tables)}
     outputs |= {"intervals": "0.95"} if first.is_gaussian else {}
     yield toml_table("outputs", outputs)
+    if any(first.labels.values()):
+        yield "# What readers call the release and its parts, in each language; the first is shown without a choice."
+    for language, words in first.labels.items():
+        yield from _nested(f"labels.{language}", words)
+
+
+def _nested(name: str, table: Mapping[str, Any]) -> Iterator[str]:
+    """A table, and the tables in it."""
+    entries = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    # A language may have no label at all, and is still one of the languages.
+    if entries or not table:
+        yield toml_table(name, entries)
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _nested(f"{name}.{toml_key(key)}", value)
 
 
 def _budget(first: FirstFile) -> Iterator[str]:

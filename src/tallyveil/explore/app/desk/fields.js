@@ -1,6 +1,7 @@
 /** The questions of a step as elements of a form, and the answers that stand in them. */
 
 import { element } from "../parts/elements.js";
+import { say } from "../parts/language.js";
 
 /**
  * @typedef {object} Question
@@ -12,6 +13,7 @@ import { element } from "../parts/elements.js";
  * @property {[string, string][]} rows  of a table
  * @property {Question[]} columns  of a table
  * @property {any} value
+ * @property {boolean} settles  whether other questions follow from the answer
  */
 
 /**
@@ -42,7 +44,7 @@ export function questionElement(question, lookAgain) {
 function tableElement(question, help) {
   return element("fieldset", { class: "question" }, element("legend", {}, question.label), help,
     element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": question.label }, element("table", {},
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, element("span", { class: "unseen" }, "row")),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, element("span", { class: "unseen" }, say("row"))),
         ...question.columns.map((column) => element("th", { scope: "col" }, column.label)))),
       element("tbody", {}, ...question.rows.map(([row, words]) => element("tr", {}, element("th", { scope: "row" }, words),
         ...question.columns.map((column) => element("td", { "data-label": column.label },
@@ -65,10 +67,9 @@ function control(question, value, attributes, lookAgain) {
     select.value = value;
     return select;
   }
-  const isFile = question.choices.length > 0;
   return element("input", {
     type: "text", value, autocomplete: "off", spellcheck: "false", ...attributes,
-    ...(isFile ? { list: `${attributes.id}-list`, onchange: lookAgain } : {}),
+    ...(question.choices.length > 0 ? { list: `${attributes.id}-list` } : {}), ...(question.settles ? { onchange: lookAgain } : {}),
   });
 }
 
@@ -78,7 +79,7 @@ function control(question, value, attributes, lookAgain) {
  */
 function suggestions(question, id) {
   if (question.kind !== "text" || question.choices.length === 0) return null;
-  return element("datalist", { id: `${id}-list` }, ...question.choices.map(([value]) => element("option", { value })));
+  return element("datalist", { id: `${id}-list` }, ...question.choices.map(([value, words]) => element("option", { value }, words === value ? null : words)));
 }
 
 /**

@@ -1,7 +1,9 @@
 /** Begins the desk: one step at a time, each answer kept by the program that serves this page. */
 
 import { byId, element, refill } from "../parts/elements.js";
+import { say, speak } from "../parts/language.js";
 import { themeSwitch } from "../parts/theme.js";
+import { chosenLanguage, languageSwitch } from "./language-switch.js";
 import { answersIn, questionElement } from "./fields.js";
 import { tradeOffElement } from "./trade-off.js";
 
@@ -15,12 +17,14 @@ import { tradeOffElement } from "./trade-off.js";
  * @property {Question[]} fields
  * @property {string[]} shown
  * @property {string[]} problems
+ * @property {string[]} errors  what is wrong, in English
  * @property {string[]} unsaid  what is wrong only once somebody goes on
  * @property {boolean} done
  * @property {any} extra
  */
 
 /** @typedef {{ steps: Step[], titles: [string, string][], folder: string }} View */
+/** @typedef {{ problems: string[], errors: string[], costs: string[], view: View }} Answer */
 
 /** @type {View} */
 let view = { steps: [], titles: [], folder: "" };
@@ -28,12 +32,12 @@ let current = "";
 
 /**
  * @param {Record<string, any>} asked
- * @returns {Promise<{ problem: string, costs: string[] }>}
+ * @returns {Promise<Answer>}
  */
 async function ask(asked) {
-  byId("announcer").textContent = "Computing …";
-  const response = await fetch("ask", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
-  if (!response.ok) throw new Error("The desk does not answer. Start it again in the terminal; every answer is kept.");
+  byId("announcer").textContent = say("Computing …");
+  const response = await fetch("ask", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...asked, language: chosenLanguage() }) });
+  if (!response.ok) throw new Error(say("The desk does not answer. Start it again in the terminal; every answer is kept."));
   const answer = await response.json();
   view = answer.view;
   byId("announcer").textContent = "";
@@ -111,34 +115,36 @@ function guarded(work) {
 
 /**
  * @param {boolean} [complain]  whether what is wrong is said at once
- * @param {string} [problem]  what else is wrong
+ * @param {Pick<Answer, "problems" | "errors">} [besides]  what else is wrong
  */
-function show(complain = false, problem = "") {
+function show(complain = false, besides = { problems: [], errors: [] }) {
   const here = step();
   current = here.name;
-  byId("folder").textContent = `Folder ${view.folder}. No value of a record is shown here.`;
+  byId("folder").textContent = say("Folder {folder}. No value of a record is shown here.", { folder: view.folder });
   refill(byId("steps"), ...view.titles.map(([name, title], i) => {
     const known = view.steps.find((one) => one.name === name);
     return element("li", {}, element("button", {
       type: "button", id: `to-${name}`, disabled: !known, "aria-current": name === current ? "step" : null, onclick: () => guarded(() => go(name)),
     }, element("span", { class: "state", "aria-hidden": "true" }, known?.done && name !== "file" ? "✓" : String(i + 1)), title,
-    known?.done ? element("span", { class: "unseen" }, " (done)") : null));
+    known?.done ? element("span", { class: "unseen" }, ` (${say("done")})`) : null));
   }));
-  const problems = [...(problem ? [problem] : []), ...here.problems, ...(complain ? here.unsaid : [])];
+  const problems = [...besides.problems, ...here.problems, ...(complain ? here.unsaid : [])];
+  const errors = [...besides.errors, ...here.errors];
   const extra = here.extra;
   refill(byId("step"),
     element("h2", {}, here.title), element("p", { class: "why" }, here.why),
-    problems.length ? element("div", { class: "problems", role: "alert" }, ...problems.map((one) => element("p", {}, one))) : null,
+    problems.length + errors.length ? element("div", { class: "problems", role: "alert" },
+      ...problems.map((one) => element("p", {}, one)), ...errors.map((one) => element("p", { lang: "en" }, one))) : null,
     here.name !== "budget" && here.shown.length ? element("div", { class: "shown" }, ...here.shown.map((one) => element("p", {}, one))) : null,
     extra.choices ? tradeOffElement(extra, here.fields[0].value, (factor) => guarded(() => chosen(factor))) : null,
     extra.choices ? costsElement() : null,
     extra.text ? element("h3", {}, extra.path) : null,
-    extra.text ? element("pre", { tabindex: 0, role: "region", "aria-label": "The release file" }, extra.text) : null,
+    extra.text ? element("pre", { tabindex: 0, lang: "en", role: "region", "aria-label": say("The release file") }, extra.text) : null,
     element("form", { class: "step-form", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); guarded(() => here.name === "file" ? write() : next(here.name)); } },
       ...(extra.choices ? [] : here.fields.map((one) => questionElement(one, () => guarded(lookAgain)))),
       element("div", { class: "go" },
-        here.name === "file" && !extra.text ? null : element("button", { id: "go-on", class: "primary", type: "submit" }, here.name === "file" ? "Write the file" : "Go on"))));
-  document.title = `${here.title} – desk`;
+        here.name === "file" && !extra.text ? null : element("button", { id: "go-on", class: "primary", type: "submit" }, here.name === "file" ? say("Write the file") : say("Go on")))));
+  document.title = `${here.title} – ${say("Desk")}`;
 }
 
 /** @param {string} factor */
@@ -150,24 +156,44 @@ async function chosen(factor) {
 
 function costsElement() {
   const place = element("div", { "aria-live": "polite" });
-  return element("div", {}, element("button", { type: "button", id: "costs", onclick: () => guarded(() => costs(place)) }, "What does each wish cost?"), place);
+  return element("div", {}, element("button", { type: "button", id: "costs", onclick: () => guarded(() => costs(place)) }, say("What does each wish cost?")), place);
 }
 
 /** @param {HTMLElement} place */
 async function costs(place) {
-  refill(place, element("p", { class: "quiet" }, "Computing …"));
+  refill(place, element("p", { class: "quiet" }, say("Computing …")));
   const answer = await ask({ ask: "costs" });
-  refill(place, element("ul", {}, ...answer.costs.map((one) => element("li", {}, one))), answer.problem ? element("p", { class: "problems" }, answer.problem) : null);
+  refill(place, element("ul", {}, ...answer.costs.map((one) => element("li", {}, one))), ...answer.problems.map((one) => element("p", { class: "problems" }, one)),
+    ...answer.errors.map((one) => element("p", { class: "problems", lang: "en" }, one)));
 }
 
 async function write() {
   const answer = await ask({ ask: "write" });
-  show(true, answer.problem);
+  show(true, answer);
   byId("step").focus();
 }
 
+async function inChosenLanguage() {
+  const tag = chosenLanguage();
+  await speak(tag, tag === "en" ? null : tag);
+  byId("skip").textContent = say("Skip to the step");
+  byId("desk").textContent = say("Desk");
+  byId("step-list").setAttribute("aria-label", say("Steps"));
+  byId("foot").textContent = say("Served by this machine to this machine alone. Nothing is sent anywhere. Close it with Ctrl-C in the terminal; every answer is kept in the folder.");
+  refill(byId("theme-place"), languageSwitch(() => guarded(otherLanguage)), themeSwitch());
+}
+
+/** Say everything anew; what stands in the form is kept before. */
+async function otherLanguage() {
+  await inChosenLanguage();
+  await keep();
+  await ask({ ask: "view" });
+  show();
+  byId("language").focus();
+}
+
 async function begin() {
-  refill(byId("theme-place"), themeSwitch());
+  await inChosenLanguage();
   await ask({ ask: "view" });
   current = view.steps[view.steps.length - 1].name;
   show();

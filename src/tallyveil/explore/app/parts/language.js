@@ -14,13 +14,19 @@ let plural = null;
  * @param {string | null} words the language whose file has its sentences; null for English
  */
 export async function speak(tag, words) {
-  if (words !== null) {
-    const answer = await fetch(`app/words/${words}.json`);
-    if (!answer.ok) throw new Error(`app/words/${words}.json cannot be read: the server answered ${answer.status}.`);
-    sentences = await answer.json();
-  }
+  sentences = words === null ? {} : await sentencesOf(words);
   plural = new Intl.PluralRules(tag);
   document.documentElement.lang = words ?? "en";
+}
+
+/**
+ * @param {string} words
+ * @returns {Promise<Record<string, string>>}
+ */
+async function sentencesOf(words) {
+  const answer = await fetch(`app/words/${words}.json`);
+  if (!answer.ok) throw new Error(`app/words/${words}.json cannot be read: the server answered ${answer.status}.`);
+  return answer.json();
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import { element } from "./elements.js";
 import { phrase, say } from "./language.js";
+import { stored } from "./stored.js";
 
 const KEY = "tallyveil-theme";
 const CHOICES = /** @type {const} */ (["system", "light", "dark"]);
@@ -42,28 +43,15 @@ export function themeSwitch() {
 
 /** @param {Theme} theme */
 function choose(theme) {
-  storage()?.setItem(KEY, theme);
+  stored()?.setItem(KEY, theme);
   apply(theme);
   document.dispatchEvent(new Event("themechange"));
 }
 
 /** @returns {Theme} */
 function remembered() {
-  const stored = storage()?.getItem(KEY);
-  return CHOICES.find((choice) => choice === stored) ?? "system";
-}
-
-/**
- * Where the choice is remembered; null if the browser's settings forbid it.
- * @returns {Storage | null}
- */
-function storage() {
-  try {
-    return localStorage;
-  } catch (error) {
-    if (error instanceof DOMException) return null;
-    throw error;
-  }
+  const before = stored()?.getItem(KEY);
+  return CHOICES.find((choice) => choice === before) ?? "system";
 }
 
 /** @param {Theme} theme */
