@@ -67,6 +67,26 @@ def test_the_page_has_every_language_and_asks_for_nothing(release):
     assert not re.search(r"<script|src=|https?://(?!www\.w3\.org)", page)
 
 
+def test_the_page_of_errors_has_every_language(make_small_inputs, tmp_path, command):
+    path = make_small_inputs(tmp_path)
+    path.write_text(path.read_text() + LABELS)
+    release = tallyveil.run(path, tmp_path / "release")
+    truth = ("--truth", tmp_path / "people.parquet", "--i-understand-this-is-not-private")
+    command("evaluate", release.path, *truth, "--quiet")
+    page = (release.path / "evaluation" / "report.html").read_text(encoding="utf-8")
+    editions = re.split(r'<div class="edition edition-(\w+)" lang="\w+">', page)
+    spoken = dict(zip(editions[1::2], editions[2::2], strict=True))
+    assert list(spoken) == ["en", "de", "fr"]
+    marks = {"en": "NOT PRIVATE", "de": "NICHT GESCHÜTZT", "fr": "NON PROTÉGÉ"}
+    for tag, text in spoken.items():
+        assert text.index(marks[tag]) < text.index("<h1>")
+        assert text.rindex(marks[tag]) > text.rindex("</section>")
+        assert '<span lang="en">' not in text
+        assert WORDS[tag][5] in text
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
 def test_verify_holds_of_the_release_its_site_and_its_csv(release, tmp_path):
     verdict = release.verify()
     assert not verdict.wrong

@@ -318,7 +318,7 @@ def require_product(
 def require_signature(made: Any, signed: str) -> None:
     """The page and the notebook say who signed the list of the files, and `verify` that the page follows."""
     page = made.path / "report.html"
-    assert f"Signature of {signed} when this page was drawn: unsigned." in flat(page.read_text())
+    assert f"nobody had signed the list of the published files ({signed})." in flat(page.read_text())
     fingerprint = sign(made.path / signed)
     assert f"signed by {fingerprint}" in flat(made._repr_html_())
     assert tallyveil.verify(made.path).signature == f"signed by {fingerprint}"

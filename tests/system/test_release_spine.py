@@ -191,7 +191,7 @@ def test_manifest_and_report_say_how_the_spine_was_made(outcome):
     assert outcome.manifest.body["plan"]["spine"]["from"] == ["Region", "Town", "Block"]
     page = write_report(outcome.path).read_text()
     assert "Branch R: every geounit from Region down" in page
-    assert "Along every path" in page
+    assert "The budget of each area" in page
 
 
 def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):

@@ -237,7 +237,7 @@ def test_a_run_has_its_report_and_its_evaluation(inputs, tmp_path, monkeypatch, 
     assert "SafeTab-H" in page
     assert "A published count of people decided how much detail each group gets." in page
     require_readable(out / "report.html")
-    assert "Signature of manifest.json when this page was drawn: unsigned." in page
+    assert "nobody had signed the list of the published files (manifest.json)." in page
     assert "NOT PRIVATE" not in page
     expected = json.loads((out / "expected.json").read_text())
     fine = next(one for one in expected if one["detail"] == "T03004")

@@ -344,7 +344,7 @@ def _show_meaning(forecast: "Forecast") -> None:
     console.print()
     console.print(headed(f"What it means for one {unit.one}"))
     tell(forecast.guess)
-    tell(f"The guarantee: {forecast.privacy['statement']}.")
+    tell(f"The guarantee: {_claim(forecast)}.")
     console.print()
     console.print(headed("How exact the tables will be"))
     table = plain_table(texts=("table",), numbers=loaded.geolevels)
@@ -360,8 +360,9 @@ def _show_meaning(forecast: "Forecast") -> None:
         )
     console.print(table)
     tell(
-        f"In 95 of 100 cases a count is within so many {unit.many} of the true one, by the measurements of its own "
-        "area. The published counts also use those of the areas above and below, which makes most of them more exact."
+        f"± how many {unit.many} a count may be off the true one, in 95 of 100 cases, if it is made from the "
+        "measurements of its own area alone. The published counts also use those of the areas above and below, which "
+        "makes most of them more exact."
     )
     if any(not item.is_exact and item.margin is None for item in margins.values()):
         tell(
@@ -369,6 +370,18 @@ def _show_meaning(forecast: "Forecast") -> None:
         )
     for item in loaded.invariants:
         tell(f"Published exactly, without noise: {item.query} at {', '.join(item.geolevels)}.")
+
+
+def _claim(forecast: "Forecast") -> str:
+    """What is proved, in numbers; everything else that follows stands in the details."""
+    from tallyveil.accounting.numbers import claim_sentence, claim_text, delta_text
+
+    plan, exact = forecast.plan, forecast.privacy["exact"]
+    if plan.budget_unit == "epsilon":
+        # Pure differential privacy is more than a claim at one delta.
+        return str(forecast.privacy["statement"])
+    claim = claim_sentence(claim_text(exact["epsilon"]["upper"]), delta_text(plan.delta))
+    return f"{claim}, {plan.neighbours.value} neighbours"
 
 
 def _show_plan(forecast: "Forecast") -> None:

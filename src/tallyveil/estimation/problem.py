@@ -571,9 +571,7 @@ class RoundingMethod(Enum):
 
 
 _ESTIMATE_REMEDIES = {
-    EstimateStatus.CERTIFIED: phrase(
-        "nothing to do: the optimality conditions were checked on the exact face"
-    ),
+    EstimateStatus.CERTIFIED: phrase("nothing to do: it was checked that no other estimate is better"),
     EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: phrase(
         "nothing to do: certified as well, after a longer descent; where most families end here, constraints "
         "repeat one another or the queries' shares of the budget are very unequal"
@@ -616,7 +614,7 @@ _TILE_REMEDIES = {
 _ROUNDING_REMEDIES = {
     RoundingMethod.FIXED: phrase("nothing to do: there was nothing to choose"),
     RoundingMethod.NETWORK_FLOW: phrase(
-        "nothing to do: optimal, proved in whole numbers by the flow's potentials"
+        "nothing to do: it was proved in whole numbers that no other rounding is better"
     ),
     RoundingMethod.LINEAR_PROGRAM: phrase(
         "nothing to do: optimal, proved in whole numbers by the dual solution"

@@ -36,6 +36,7 @@ from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema, Unit
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_json, write_parquet
+from tallyveil.words.language import phrase
 
 
 class SizeClass(Enum):
@@ -485,7 +486,7 @@ FOLDER = "evaluation"
 JSON_FILE = "errors.json"
 TABLE_FILE = "errors.parquet"
 ARTEFACTS_FILE = "artefacts.parquet"
-WARNING = (
+WARNING = phrase(
     "NOT PRIVATE: computed from the true counts. No privacy guarantee covers these numbers; "
     "they must not be published with the release."
 )

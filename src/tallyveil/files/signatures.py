@@ -63,7 +63,9 @@ class Signature:
             )
         if self.fingerprint:
             return language.say("Signature of {file} when {when}: signature does not fit.", **then)
-        return language.say("Signature of {file} when {when}: unsigned.", **then)
+        return language.say(
+            "When {when}, nobody had signed the list of the published files ({file}).", **then
+        )
 
 
 PAGE_DRAWN: Final = phrase("this page was drawn")

@@ -37,23 +37,29 @@ class SummaryPoint:
     text: str
 
 
-def evaluation_points(far: str) -> tuple[SummaryPoint, ...]:
+def evaluation_points(far: str, language: Language = ENGLISH) -> tuple[SummaryPoint, ...]:
     """The summary of a page about errors against the true counts.
 
     Args:
         far: A sentence that says how far off published counts are.
+        language: Of the page.
     """
+    say = language.say
     return (
         SummaryPoint(
-            "What this page is",
-            "A comparison of the published counts with the true ones. It is for those who may see the records, to "
-            "judge whether the counts are exact enough. It is not part of the release.",
+            say("What this page is"),
+            say(
+                "A comparison of the published counts with the true ones. It is for those who may see the records, to "
+                "judge whether the counts are exact enough. It is not part of the release."
+            ),
         ),
-        SummaryPoint("How far off counts are", far),
+        SummaryPoint(say("How far off counts are"), far),
         SummaryPoint(
-            "What not to conclude",
-            "Another run of the same release has other noise and so other errors. A mean error over many counts says "
-            "nothing about a single one.",
+            say("What not to conclude"),
+            say(
+                "Another run of the same release has other noise and so other errors. A mean error over many counts "
+                "says nothing about a single one."
+            ),
         ),
     )
 
@@ -91,7 +97,7 @@ def write_release_page(
     Raises:
         StoreError: the page cannot be written, or a signature cannot be read.
     """
-    return write_page(root / REPORT, template, _signed(root, signed, values, ENGLISH), module=module)
+    return write_page(root / REPORT, template, signed_values(root, signed, values, ENGLISH), module=module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +115,23 @@ class Edition:
     values: dict[str, Any]
 
 
-def write_editions(root: Path, template: str, editions: Sequence[Edition], *, module: str) -> Path:
-    """Write the page of a release in all its languages, among which its reader chooses on the page.
+def write_editions(path: Path, template: str, editions: Sequence[Edition], *, module: str = __name__) -> Path:
+    """Write a page in all languages of its release, among which its reader chooses on the page.
 
     Args:
-        root: The folder.
+        path: File to write.
         template: As for `write_page`, with the block `content`.
         editions: In each language; the first is shown until a reader chooses.
         module: As for `write_page`.
     Raises:
-        StoreError: as `write_release_page`.
+        StoreError: the file cannot be written.
     """
     shown_editions = []
     for edition in editions:
         environment = _templates(module, edition.language, anchor_suffix(edition.tag, editions[0].tag))
-        values = _signed(root, MANIFEST, edition.values, edition.language)
         found = environment.get_template(template)
-        content = found.render({**values, "layout": "content.html.j2"})
-        title = "".join(found.blocks["title"](found.new_context(values)))
+        content = found.render({**edition.values, "layout": "content.html.j2"})
+        title = "".join(found.blocks["title"](found.new_context(edition.values)))
         shown_editions.append(
             {
                 "tag": edition.tag,
@@ -137,8 +142,8 @@ def write_editions(root: Path, template: str, editions: Sequence[Edition], *, mo
             }
         )
     pages = _templates(module, editions[0].language).get_template("editions.html.j2")
-    write_text(root / REPORT, pages.render({"editions": shown_editions}))
-    return root / REPORT
+    write_text(path, pages.render({"editions": shown_editions}))
+    return path
 
 
 def anchor_suffix(tag: str, first: str) -> str:
@@ -146,7 +151,8 @@ def anchor_suffix(tag: str, first: str) -> str:
     return "" if tag == first else f"-{tag}"
 
 
-def _signed(root: Path, signed: str, values: dict[str, Any], language: Language) -> dict[str, Any]:
+def signed_values(root: Path, signed: str, values: dict[str, Any], language: Language) -> dict[str, Any]:
+    """The values of a page, with the point that says who signed the list of files; raises as `write_release_page`."""
     sentence = signature_of(root / signed).sentence(signed, PAGE_DRAWN, language)
     return {**values, "points": (*values["points"], SummaryPoint(language.say("Who signed it"), sentence))}
 

@@ -347,8 +347,8 @@ def _how_exact(titles: Titles, stated: dict[str, Any], *, drawn: bool) -> str:
     # The two bounds are the same to the digits that are shown.
     if upper - lower <= _SHOWN:
         return titles.say(
-            "It comes from the composed laws of the privacy losses. No smaller ε holds at this δ, except in the last "
-            "digit."
+            "It was computed from the exact laws of all noise together. No smaller ε holds at this δ, except in the "
+            "last digit."
         )
     by = titles.say(
         "the Rényi divergences of everything that was done"

@@ -17,7 +17,7 @@ def test_a_file_without_a_signature_is_unsigned(file):
     assert str(signature_of(file)) == "unsigned"
     assert (
         signature_of(file).sentence("manifest.json", "this page was drawn")
-        == "Signature of manifest.json when this page was drawn: unsigned."
+        == "When this page was drawn, nobody had signed the list of the published files (manifest.json)."
     )
 
 

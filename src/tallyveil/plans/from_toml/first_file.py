@@ -286,8 +286,9 @@ def _tables(first: FirstFile) -> Iterator[str]:
         yield "# What a record without a value counts as.\n" + toml_table(
             "records.missing", dict(first.missing)
         )
-    yield "# Public: every geounit of the finest geolevel, also the empty ones.\n" + toml_table(
-        "geography", _geography(first)
+    yield (
+        "# Public: every area (geounit) of the finest geolevel, also those where nobody lives.\n"
+        + toml_table("geography", _geography(first))
     )
     words = {"name": first.name, "unit": first.unit, "units": first.units}
     yield toml_table("schema", {key: word for key, word in words.items() if word is not None})
@@ -306,8 +307,8 @@ def _tables(first: FirstFile) -> Iterator[str]:
     yield toml_table("outputs", outputs)
     if any(first.labels.values()):
         yield "# What readers call the release and its parts, in each language; the first is shown without a choice."
-    for language, words in first.labels.items():
-        yield from _nested(f"labels.{language}", words)
+    for language, called in first.labels.items():
+        yield from _nested(f"labels.{language}", called)
 
 
 def _nested(name: str, table: Mapping[str, Any]) -> Iterator[str]:
@@ -326,7 +327,8 @@ def _budget(first: FirstFile) -> Iterator[str]:
     unit, value = first.budget
     mechanism = "discrete_gaussian" if first.is_gaussian else "discrete_laplace"
     yield (
-        "# What may be spent, and what two populations may differ in. Policy decides both.\n"
+        '# What may be spent, and what nobody may find out: "bounded" hides what a record says, "unbounded" also '
+        "whether it is there. Both are decisions of policy.\n"
         + toml_table("privacy", {"neighbours": first.neighbours, "mechanism": mechanism, unit: str(value)})
     )
     yield (

@@ -11,17 +11,31 @@ from typing import Any
 import polars as pl
 
 from tallyveil.files.evaluation import ALL_SIZES, FOLDER, WARNING, Evaluation, SizeClass
-from tallyveil.report.page import REPORT, SummaryPoint, evaluation_points, write_page
+from tallyveil.report.page import (
+    REPORT,
+    Edition,
+    SummaryPoint,
+    evaluation_points,
+    write_editions,
+    write_page,
+)
 from tallyveil.report.privacy import parameter_table
-from tallyveil.report.release_files import Matrix, ReleaseFiles, Titles, expected_of, read_release_files
+from tallyveil.report.release_files import (
+    Matrix,
+    ReleaseFiles,
+    Titles,
+    expected_of,
+    in_language,
+    read_release_files,
+)
 from tallyveil.report.svg import Picture, dot_plot
-from tallyveil.report.wording import grouped, name_title, percent, rounded
-from tallyveil.schema.schema import Unit
+from tallyveil.report.wording import grouped, name_title, percent, rounded, signed
+from tallyveil.words.language import Figure, phrase
 
 _TITLES = {
-    "empty": "empty",
-    "filled": "empty, but published with {many}",
-    "emptied": "not empty, but published as empty",
+    "empty": phrase("empty"),
+    "filled": phrase("empty, but published with {units}"),
+    "emptied": phrase("not empty, but published as empty"),
 }
 
 
@@ -44,25 +58,37 @@ class ArtefactLine:
 
 def artefact_lines(artefacts: pl.DataFrame, geolevel: str, titles: Titles) -> list[ArtefactLine]:
     """The artefacts of one geolevel. Groups with no true and no published geounits are left out."""
-    lines, unit = [], titles.unit
+    lines, units = [], titles.unit.many
     for row in artefacts.filter(pl.col("geolevel") == geolevel).iter_rows(named=True):
         both = row["true_geounits"], row["published_geounits"]
         if row["artefact"] == "only":
             # A group that no geounit is all of would be a line of zeros.
             if row["group"] is not None and both == (0, 0):
                 continue
-            group = "in one group" if row["group"] is None else f"“{name_title(row['group'])}”"
-            title = f"all {unit.many} {group}: {titles.factor(row['factor'])}"
+            title = _of_one_group(row["factor"], row["group"], titles)
         else:
-            title = _TITLES[row["artefact"]].format(many=unit.many)
+            title = titles.say(_TITLES[row["artefact"]], units=units)
         records = ""
         if row["records"] is not None:
-            share = "" if row["share"] is None else f" ({percent(row['share'])})"
-            records = f"{grouped(row['records'])}{share}"
+            records = _figure(titles, grouped(row["records"]))
+            records += "" if row["share"] is None else f" ({_figure(titles, percent(row['share']))})"
         # These two compare true and published in one number.
         is_single = row["artefact"] in ("filled", "emptied")
         lines.append(ArtefactLine(title, grouped(both[0]), "" if is_single else grouped(both[1]), records))
     return lines
+
+
+def _of_one_group(factor: str, group: str | None, titles: Titles) -> str:
+    units, attribute = titles.unit.many, titles.factor(factor)
+    if group is None:
+        return titles.say("all {units} in one group: {attribute}", units=units, attribute=attribute)
+    label = dict(dict(titles.labels.levels).get(factor, ())).get(group, name_title(group))
+    return titles.say("all {units} “{group}”: {attribute}", units=units, group=label, attribute=attribute)
+
+
+def _figure(titles: Titles, number: str) -> str:
+    """A number as the language of the page writes it, for texts that have more than the number."""
+    return str(titles.language.figure(number))
 
 
 SIZE_CLASSES = tuple(item.value for item in SizeClass)
@@ -90,8 +116,14 @@ def write_evaluation_report(run_dir: Path, evaluation: Evaluation) -> Path:
     Privacy: none. The page shows functions of the true counts and begins with a warning. It is separate from the
         release's report, so that the report can still be published.
     """
-    files = read_release_files(run_dir)
-    return write_page(run_dir / FOLDER / REPORT, "evaluation.html.j2", _values(files, evaluation))
+    files, path = read_release_files(run_dir), run_dir / FOLDER / REPORT
+    if not files.plan.languages:
+        return write_page(path, "evaluation.html.j2", _values(files, evaluation))
+    editions = []
+    for tag in files.plan.languages:
+        called = in_language(files, tag)
+        editions.append(Edition(tag, called.titles.language, _values(called, evaluation)))
+    return write_editions(path, "evaluation.html.j2", editions)
 
 
 def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
@@ -113,42 +145,48 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
     of_sized = _by_pair(frame.filter(pl.col("query") == sized), "size_class")
     classes = [name for name in SIZE_CLASSES if any((name, level) in of_sized for level in geolevels)]
 
+    titles = files.titles
+
     def against_margin(pair: tuple[str, str]) -> str:
         text = grouped(overall[pair]["p95_absolute_error"])
         # The 95th percentile of the error beside the margin of the noise alone: post-processing makes the
         # difference.
-        return f"{text} (± {grouped(margins[pair])})" if pair in margins else text
+        if pair not in margins:
+            return text
+        return f"{_figure(titles, text)} ({_figure(titles, signed(margins[pair]))})"
 
-    titles = files.titles
+    def of_class(name: str) -> str:
+        return _figure(titles, Figure(name))
+
     of_pair = [overall[sized, level] for level in geolevels if (sized, level) in overall]
     return {
-        "name": files.manifest.body["name"],
+        "name": files.title,
         "run": files.manifest.run,
         "unit": files.unit,
         "warning": WARNING,
         "points": _points(of_pair, titles, sized),
         "sized": titles.query(sized) if sized else "",
         "mean_error": _matrix(
-            queries, geolevels, overall, lambda pair: _mean_error(overall[pair]), titles.query
+            queries, geolevels, overall, lambda pair: _mean_error(overall[pair]), titles.query, titles
         ),
-        "against_margin": _matrix(queries, geolevels, overall, against_margin, titles.query),
+        "against_margin": _matrix(queries, geolevels, overall, against_margin, titles.query, titles),
         "mean_error_by_size": _matrix(
-            classes, geolevels, of_sized, lambda pair: _mean_error(of_sized[pair]), str
+            classes, geolevels, of_sized, lambda pair: _mean_error(of_sized[pair]), of_class, titles
         ),
-        "bias_by_size": _matrix(classes, geolevels, of_sized, lambda pair: _bias(of_sized[pair]), str),
+        "bias_by_size": _matrix(
+            classes, geolevels, of_sized, lambda pair: _bias(of_sized[pair]), of_class, titles
+        ),
         "tables": [
-            (name_title(level), _rows(frame.filter(pl.col("geolevel") == level), titles))
+            (titles.geolevel(level), _rows(frame.filter(pl.col("geolevel") == level), titles))
             for level in geolevels
         ],
         "parameters": parameter_table(evaluation.parameters, "geolevel"),
         "artefacts": [
-            (name_title(level), artefact_lines(evaluation.artefacts, level, titles))
+            (titles.geolevel(level), artefact_lines(evaluation.artefacts, level, titles))
             for level in reversed(geolevels)
         ],
-        "query_plot": _plot("errors", queries, geolevels, overall, titles.query, files.unit, "“{}”"),
-        "size_plot": _plot(
-            "sizes", classes, geolevels, of_sized, str, files.unit, f"geounits of {{}} {files.unit.many}"
-        ),
+        "query_plot": _plot("errors", queries, geolevels, overall, titles.query, titles),
+        "size_plot": _plot("sizes", classes, geolevels, of_sized, of_class, titles),
         "version": ", ".join(files.manifest.tallyveil),
     }
 
@@ -177,13 +215,22 @@ def _points(rows: Sequence[dict[str, Any]], titles: Titles, query: str) -> tuple
     # Most geounits first: the counts that most readers look at.
     by_number = sorted(rows, key=lambda row: -int(row["n_geounits"]))
     far = [
-        f"{_mean_error(row)} for one {name_title(row['geolevel'])} (at most {grouped(row['p95_absolute_error'])} in 95 "
-        "of 100 of them)"
+        titles.say(
+            "{error} for one {geolevel} (at most {most} in 95 of 100 of them)",
+            error=_mean_error(row),
+            geolevel=titles.geolevel(row["geolevel"]),
+            most=grouped(row["p95_absolute_error"]),
+        )
         # The geolevel with the most and that with the fewest geounits; only one if there is one.
         for row in (by_number[:1] + by_number[1:][-1:])
     ]
-    what = titles.counts_of(query)
-    return evaluation_points(f"The mean error of {what} is {' and '.join(far)}, in {titles.unit.many}.")
+    sentence = titles.say(
+        "The mean error of {what} is {far}, in {units}.",
+        what=titles.counts_of(query),
+        far=titles.listed(far),
+        units=titles.unit.many,
+    )
+    return evaluation_points(sentence, titles.language)
 
 
 def _matrix(
@@ -192,9 +239,10 @@ def _matrix(
     rows: Rows,
     text: Callable[[tuple[str, str]], str],
     title: Callable[[str], str],
+    titles: Titles,
 ) -> Matrix:
     return Matrix(
-        tuple(name_title(level) for level in geolevels),
+        tuple(titles.geolevel(level) for level in geolevels),
         tuple(
             (
                 title(name),
@@ -211,35 +259,44 @@ def _plot(
     geolevels: Sequence[str],
     rows: Rows,
     title: Callable[[str], str],
-    unit: Unit,
-    row_words: str,
+    titles: Titles,
 ) -> Picture:
     """Draw mean absolute errors. Zeros are drawn to the left of the smallest positive value."""
     values = {
-        (title(row), level): rows[row, level]["mean_absolute_error"] for row, level in rows if row in names
+        (title(row), titles.geolevel(level)): rows[row, level]["mean_absolute_error"]
+        for row, level in rows
+        if row in names
     }
     # Zeros go half as far left as the smallest positive value, marked by a line.
     positive = [value for value in values.values() if value > 0]
     has_zero = len(positive) < len(values)
     svg = dot_plot(
-        name,
+        titles.anchor(name),
         [title(row) for row in names],
-        geolevels,
+        [titles.geolevel(level) for level in geolevels],
         values,
-        axis=f"mean absolute error, {unit.many} (logarithmic)",
-        description="Mean absolute errors; the table below gives each.",
+        axis=titles.say("mean absolute error, {units} (logarithmic)", units=titles.unit.many),
+        description=titles.say("Mean absolute errors; the table below gives each."),
         below=min(positive, default=1.0) / 2 if has_zero else None,
+        language=titles.language,
     )
-    return Picture(svg, _worst(values, unit, row_words))
+    return Picture(svg, _worst(values, titles, of_sizes=name == "sizes"))
 
 
-def _worst(values: dict[tuple[str, str], float], unit: Unit, row_words: str) -> str:
+def _worst(values: dict[tuple[str, str], float], titles: Titles, *, of_sizes: bool) -> str:
     """Where the mean error is largest, in a sentence."""
     if not values:
-        return "No errors are known."
+        return titles.say("No errors are known.")
     row, level = max(values, key=lambda pair: values[pair])
-    where = f"{row_words.format(row)} at {name_title(level)}"
-    return f"The largest mean error is {rounded(values[row, level])} {unit.many}: {where}."
+    return titles.say(
+        "The largest mean error is {number} {units}: geounits of {row} {units} at {geolevel}."
+        if of_sizes
+        else "The largest mean error is {number} {units}: “{row}” at {geolevel}.",
+        number=rounded(values[row, level]),
+        units=titles.unit.many,
+        row=row,
+        geolevel=level,
+    )
 
 
 def _rows(frame: pl.DataFrame, titles: Titles) -> list[ErrorRow]:
@@ -251,7 +308,7 @@ def _rows(frame: pl.DataFrame, titles: Titles) -> list[ErrorRow]:
         ErrorRow(
             titles.query(row["query"])
             if row["size_class"] == ALL_SIZES
-            else f"{row['size_class']} {titles.unit.many}",
+            else f"{_figure(titles, Figure(row['size_class']))} {titles.unit.many}",
             row["size_class"] != ALL_SIZES,
             (
                 grouped(row["n_geounits"]),
@@ -275,4 +332,4 @@ def _bias(row: dict[str, Any]) -> str:
     """The bias as text, with a sign. The minus sign is the typographic one."""
     value = row["bias"]
     # The sign is written always, because it says in which direction counts are off.
-    return "0" if value == 0 else ("+" if value > 0 else "−") + rounded(abs(value))
+    return Figure("0" if value == 0 else ("+" if value > 0 else "−") + rounded(abs(value)))

@@ -13,6 +13,7 @@ import numpy as np
 
 from tallyveil.budget.strategy import ExpectedError, Strategy
 from tallyveil.estimation.problem import EstimateStatus, RoundingMethod, TileStatus
+from tallyveil.files.finished import MANIFEST
 from tallyveil.files.marks import marks_of
 from tallyveil.plans.record import fixed_shares
 from tallyveil.products.topdown.page.short import (
@@ -24,7 +25,7 @@ from tallyveil.products.topdown.page.short import (
     release_tiles,
 )
 from tallyveil.products.topdown.page.uncertainty import uncertainty_of
-from tallyveil.report.page import Edition, write_editions, write_release_page
+from tallyveil.report.page import REPORT, Edition, signed_values, write_editions, write_release_page
 from tallyveil.report.privacy import ExactNumber, SecretCost, exact, privacy_statement, secret_costs
 from tallyveil.report.release_files import (
     ReleaseFiles,
@@ -731,8 +732,10 @@ def write_report(run_dir: Path) -> Path:
     editions = []
     for tag in files.plan.languages:
         called = in_language(files, tag)
-        editions.append(Edition(tag, called.titles.language, _values(called, numbers)))
-    return write_editions(run_dir, "release.html.j2", editions, module=__name__)
+        language = called.titles.language
+        values = signed_values(run_dir, MANIFEST, _values(called, numbers), language)
+        editions.append(Edition(tag, language, values))
+    return write_editions(run_dir / REPORT, "release.html.j2", editions, module=__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

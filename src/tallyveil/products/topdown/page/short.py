@@ -305,12 +305,12 @@ def _not(files: ReleaseFiles, finest: GeolevelSizes, uncertainty: Uncertainty | 
     )
     sentences = [titles.say("Do not take the count of a single {geolevel} for the truth.", geolevel=level)]
     if near is None:
-        sentences.append(titles.say("A small one may be zero before noise."))
+        sentences.append(titles.say("A small one may truly be zero."))
     elif near.perhaps_zero:
         sentences.append(
             titles.say(
-                "Of the {number} {geolevel} counts above zero, {zero} ({share}) may be zero before noise: their "
-                "intervals hold zero.",
+                "Of the {number} {geolevel} counts above zero, {zero} ({share}) may truly be zero: zero lies in "
+                "their intervals.",
                 number=grouped(near.above_zero),
                 geolevel=level,
                 zero=grouped(near.perhaps_zero),
