@@ -1,6 +1,7 @@
 """Households that are derived from persons: their records, what a change of one person costs, and what is refused."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -65,6 +66,15 @@ tables = ["total", "size", "tenure"]
 ATTACK = 'published = "out"\nkey = "x"\n[attacks]\nsensitive = "tenure"\npeople = 200\n'
 AREAS = ["A1", "A2", "B1", "B2"]
 COLUMNS = ("geocode", "home", "age", "rented", "relation")
+
+
+def labels_of(one, other):
+    """Labels in two languages, the second with these words for the unit of a release."""
+    english = {"Person": ("person", "people"), "Haushalt": ("household", "households")}[one]
+    words = {"en": english, "de": (one, other)}
+    return "".join(
+        f'[labels.{tag}]\nunit = {{ one = "{a}", other = "{b}" }}\n' for tag, (a, b) in words.items()
+    )
 
 
 def drawn(rng, n):
@@ -261,7 +271,8 @@ def test_a_programme_of_both_is_right_for_one_person(tmp_path):
     a, b = people.index("[[schema.attributes]]"), people.index("[privacy]")
     people = people[:a] + '[[schema.attributes]]\nname = "age"\nlevels = ["0", "1", "2", "3"]\n' + people[b:]
     people = people.replace('"size*children*tenure"', "age").replace('["total", "size", "tenure"]', '["age"]')
-    (tmp_path / "people.toml").write_text(people)
+    (tmp_path / "people.toml").write_text(people + labels_of("Person", "Personen"))
+    (tmp_path / "homes.toml").write_text(FILE + labels_of("Haushalt", "Haushalte"))
     releases = "".join(
         f'[[releases]]\nname = "{name}"\nfile = "{name}.toml"\n' for name in ("people", "homes")
     )
@@ -276,3 +287,12 @@ def test_a_programme_of_both_is_right_for_one_person(tmp_path):
     ]
     assert words.startswith("one person's record changes")
     assert tallyveil.verify(tmp_path / "out").holds
+    # The page has the languages that both releases have, and calls their units as they do.
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    english, german = page.split('<div class="edition edition-de" lang="de">')
+    assert "one person’s record" in english
+    assert "der Datensatz einer Einheit (Haushalt)" in german
+    assert "2 Veröffentlichungen mit je eigenem Rauschen" in german
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)

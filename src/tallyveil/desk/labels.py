@@ -189,6 +189,11 @@ def require_labels(labels: Mapping[str, Mapping[str, Any]], named: Named) -> Non
             code="labels",
         ) from None
     names = tuple(attribute.name for attribute in named.attributes)
-    levels = {("levels", attribute.name): attribute.levels for attribute in named.attributes}
-    known = {("attributes",): names, ("geolevels",): named.geolevels, ("tables",): (), ("levels",): names}
-    require_labels_fit(read, known | levels)
+    known: dict[tuple[str, ...], Sequence[str]] = {
+        ("attributes",): names,
+        ("geolevels",): named.geolevels,
+        ("tables",): (),
+        ("levels",): names,
+        **{("levels", attribute.name): attribute.levels for attribute in named.attributes},
+    }
+    require_labels_fit(read, known)
