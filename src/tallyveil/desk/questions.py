@@ -25,6 +25,7 @@ from tallyveil.desk.labels import asked_of
 from tallyveil.desk.steps import Faults, Field, Step, UnsaidError, cell_of, plain, text_of, texts_of
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.guess import guess_text, guess_words
+from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import TEXT_SUFFIXES, TextForm
 from tallyveil.storage.text_forms import TableShape
@@ -225,6 +226,7 @@ def _words(draft: Draft) -> Step:
                        "a choice. Leave it empty if the names of the columns and their values are clear enough.")),
     ]  # fmt: skip
     try:
+        Unit(one, many)
         if languages := draft.languages():
             rows = asked_of(draft.label_rows(), draft.attributes()[0])
             coded = draft.coded_labels()

@@ -324,6 +324,7 @@ def test_labels_are_asked_for_in_each_language(folder: Path) -> None:
         ("Deutsch", {}, "no tag of a language"),
         ("de", {"title": {"de": "a" * 201}}, "at most 200 characters"),
         ("de", {"levels.sex.m": {"de": "w"}}, "could not tell them apart"),
+        ("de", {"unit.one": {"de": "a/b"}, "unit.other": {"de": "c"}}, "within sentences"),
     ],
 )
 def test_labels_that_no_page_could_show_are_named(
@@ -331,6 +332,11 @@ def test_labels_that_no_page_could_show_are_named(
 ) -> None:
     draft = taken(folder, words={"languages": languages, "labels": labels})
     assert said in step_of(draft, "words").errors[0]
+
+
+def test_a_unit_that_no_sentence_could_hold_is_named_where_it_is_typed(folder: Path) -> None:
+    draft = taken(folder, words={"unit": "person/1"})
+    assert "person/1" in step_of(draft, "words").errors[0]
 
 
 def test_the_desk_speaks_the_language_of_its_reader(folder: Path) -> None:
