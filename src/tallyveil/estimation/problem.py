@@ -571,7 +571,9 @@ class RoundingMethod(Enum):
 
 
 _ESTIMATE_REMEDIES = {
-    EstimateStatus.CERTIFIED: phrase("nothing to do: it was checked that no other estimate is better"),
+    EstimateStatus.CERTIFIED: phrase(
+        "nothing to do: it was checked that no other estimate is better, but for rounding errors"
+    ),
     EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: phrase(
         "nothing to do: certified as well, after a longer descent; where most families end here, constraints "
         "repeat one another or the queries' shares of the budget are very unequal"

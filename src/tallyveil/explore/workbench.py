@@ -24,7 +24,14 @@ from tomlkit.items import Table
 
 from tallyveil.errors import ConfigError
 from tallyveil.explore.district import write_planned_district
-from tallyveil.explore.files import OTHER, SITE_FILE, copy_pages, replaced_site, write_json_data
+from tallyveil.explore.files import (
+    OTHER,
+    SITE_FILE,
+    copy_pages,
+    copy_words,
+    replaced_site,
+    write_json_data,
+)
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine, geocodes_of
@@ -34,9 +41,13 @@ from tallyveil.plans.record import strategy_tables
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import GEOUNITS_PER_PARENT, sizes_of_blocks
 from tallyveil.products.topdown.run.before_spend import inputs_of
+from tallyveil.report.release_files import schema_titles
+from tallyveil.schema.labels import NO_LABELS
 from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject, read_text_file
 from tallyveil.version import VERSION
+from tallyveil.words.language import TAGS, Language, language_of, phrase
 
 MOST_CODES: Final = 200_000
 """Most geounits of a geolevel whose geocodes a page gets, so that a reader can choose one."""
@@ -102,13 +113,13 @@ def write_estimates(
 
 def _why_not(plan: ReleasePlan) -> str | None:
     if plan.spine is not None and (plan.spine.bypassing is not None or plan.spine.regroup is not None):
-        return (
+        return phrase(
             "The steps of [spine] choose geounits by the variances of the strategy, so every change of a share makes "
             "another spine. Expected errors of estimates are not offered here. `tallyveil plan --families` shows them "
             "for the downloaded file."
         )
     if plan.spine is not None and plan.spine.changes:
-        return (
+        return phrase(
             "The spine of this release is made by steps from its geography. Expected errors of estimates are not "
             "offered here. `tallyveil plan --families` shows them for the downloaded file."
         )
@@ -309,14 +320,13 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
     strategy, sensitivities = plan.strategy, dict(plan.strategy.sensitivities)
     return {
         "name": plan.name,
-        "unit": {"one": plan.schema.unit.one, "many": plan.schema.unit.many},
         "neighbours": strategy.neighbours.value,
         "mechanism": strategy.mechanism.value,
         "delta": str(plan.delta),
         "declared": str(plan.declared),
         "total": str(strategy.total),
         "bypasses": plan.may_bypass,
-        "guess": list(guess_sentences(strategy.neighbours, plan.protected_unit)),
+        "words": {tag: _words(plan, language_of(tag)) for tag in TAGS},
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
         "geolevels": [
             {
@@ -336,6 +346,20 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
         ],
         "template": release_template(path, plan),
     }
+
+
+def _words(plan: ReleasePlan, language: Language) -> JsonObject:
+    """What the page says of a record in a language: the plan's labels for it, or the common words."""
+    labels = plan.labels_in(language.tag) if language.tag in plan.languages else NO_LABELS
+    unit = schema_titles(plan.schema, labels, language).unit
+    # Households that are derived from persons protect a person, of whom the plan has no label.
+    protected = plan.protected_unit
+    if protected == plan.schema.unit:
+        protected = unit
+    else:
+        protected = Unit(language.say(protected.one), language.say(protected.many))
+    guess = guess_sentences(plan.strategy.neighbours, protected, language)
+    return {"unit": {"one": unit.one, "many": unit.many}, "guess": list(guess)}
 
 
 # Version of what the page reads.
@@ -390,6 +414,7 @@ def make_workbench(
         inputs += [compared, *inputs_of(second)]
     with replaced_site(site, inputs) as unfinished:
         copy_pages(unfinished, PAGES)
+        copy_words(unfinished, TAGS)
         estimates = write_estimates(unfinished, plan, areas or WorkbenchAreas(), queries)
         if second is not None and other is not None:
             other |= _other_estimates(unfinished / OTHER, second, plan, areas or WorkbenchAreas(), queries)
@@ -427,12 +452,14 @@ def _other_estimates(
     if plan.schema != first.schema:
         return {
             "spine": None,
-            "why": "The second plan has another schema, so its estimates are not compared.",
+            "why": phrase("The second plan has another schema, so its estimates are not compared."),
         }
     if areas.hierarchies is not None and plan.geolevels != first.geolevels:
         return {
             "spine": None,
-            "why": "The second plan has other geolevels than the geography of the first, so its estimates are not "
-            "compared. Without --read-geography they are compared on a regular spine.",
+            "why": phrase(
+                "The second plan has other geolevels than the geography of the first, so its estimates are not "
+                "compared. Without --read-geography they are compared on a regular spine."
+            ),
         }
     return write_estimates(folder, plan, areas, queries)

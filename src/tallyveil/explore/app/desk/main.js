@@ -2,8 +2,8 @@
 
 import { byId, element, refill } from "../parts/elements.js";
 import { say, speak } from "../parts/language.js";
+import { chosenLanguage, languageSwitch } from "../parts/language-switch.js";
 import { themeSwitch } from "../parts/theme.js";
-import { chosenLanguage, languageSwitch } from "./language-switch.js";
 import { answersIn, questionElement } from "./fields.js";
 import { tradeOffElement } from "./trade-off.js";
 

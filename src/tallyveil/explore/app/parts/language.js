@@ -7,6 +7,8 @@
 let sentences = {};
 /** @type {Intl.PluralRules | null} */
 let plural = null;
+/** @type {Record<string, string>} what the language writes for the signs of an English number */
+let signs = { ",": ",", ".": "." };
 
 /**
  * Speak a language from now on. Without this call a page speaks English.
@@ -16,6 +18,9 @@ let plural = null;
 export async function speak(tag, words) {
   sentences = words === null ? {} : await sentencesOf(words);
   plural = new Intl.PluralRules(tag);
+  const parts = new Intl.NumberFormat(words ?? "en").formatToParts(-12345.6);
+  const sign = (/** @type {string} */ type) => parts.find((part) => part.type === type)?.value ?? "";
+  signs = { ",": sign("group"), ".": sign("decimal") };
   document.documentElement.lang = words ?? "en";
 }
 
@@ -36,6 +41,14 @@ async function sentencesOf(words) {
  */
 export function say(sentence, values = {}) {
   return (sentences[sentence] ?? sentence).replace(/\{(\w+)\}/g, (place, name) => String(values[name] ?? place));
+}
+
+/**
+ * A number as the language writes it.
+ * @param {string} text as English writes it, such as "1,052.5"
+ */
+export function figure(text) {
+  return text.replace(/[.,]/g, (sign) => signs[sign]);
 }
 
 /**

@@ -1,5 +1,6 @@
 /** The plan that the page compares with: the file as it was given, or the plan of `--compare`. */
 
+import { say } from "../parts/language.js";
 import { PlanState } from "./state.js";
 import { estimateErrors, noiseErrors, questionOf, variancesOf } from "./plan-figures.js";
 
@@ -18,7 +19,7 @@ export class Baseline {
     this.isOther = other !== null;
     this.plan = plan;
     this.given = other ?? plan;
-    this.name = other ? (other.name === plan.name && file) || other.name : "the file";
+    this.name = other ? (other.name === plan.name && file) || other.name : say("the file");
     this.state = new PlanState(this.given);
     this.noise = this.state.noise();
     this.spine = this.given.spine ?? null;

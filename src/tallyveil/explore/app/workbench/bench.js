@@ -19,6 +19,7 @@ import { atMost } from "./text.js";
 import { partsOf, takeParts } from "./address.js";
 import { byId, refill } from "../parts/elements.js";
 import { onState, readState, writeState } from "../parts/link-state.js";
+import { say } from "../parts/language.js";
 import { shown } from "../parts/shown.js";
 
 /** @typedef {import("./state.js").GivenPlan} GivenPlan */
@@ -117,7 +118,7 @@ export class Bench {
     this.controls.choose(position.level);
     this.isTaken = true;
     refill(byId("address-note"), problems.length
-      ? `The address has parts that this page does not understand or this plan does not have: ${problems.map(shown).join(", ")}. They were ignored.` : "");
+      ? say("The address has parts that this page does not understand or this plan does not have: {parts}. They were ignored.", { parts: problems.map(shown).join(", ") }) : "");
   }
 
   /** @param {Record<string, string>} parts */
@@ -194,7 +195,7 @@ export class Bench {
     showCost(this.state, costs, this.isCompared ? this.before : null);
     await quiet(QUIET);
     if (version !== this.version) return;
-    refill(byId("announcer"), `epsilon at most ${atMost(costs[this.state.given.neighbours].epsilon)}`);
+    refill(byId("announcer"), say("epsilon at most {number}", { number: atMost(costs[this.state.given.neighbours].epsilon) }));
     const person = await this.privacy.ask("person", { question });
     if (version === this.version) showPerson(person, this.state.given);
   }
@@ -276,7 +277,7 @@ export class Bench {
 
   /** What the errors are errors of, in words. */
   get chosenKind() {
-    return this.chosen.kind === "estimate" ? `estimate, ${this.chosen.statistic}` : "one noisy answer";
+    return this.chosen.kind === "estimate" ? say("estimate, {statistic}", { statistic: say(this.chosen.statistic) }) : say("one noisy answer");
   }
 
   /** @param {number} version */
@@ -297,8 +298,8 @@ export class Bench {
     if (was !== undefined && this.before.costs) {
       named.push({ name: this.before.name, kind: "before", epsilon: this.before.costs[relation].epsilon, error: was });
     }
-    if (own !== undefined) named.push({ name: "now", kind: "now", epsilon: this.costs[relation].epsilon, error: own });
-    showFrontier(`${query} at ${geolevel} (${this.chosenKind})`, own !== undefined && own < LEAST ? [] : points, named, this.state.given.unit.many);
+    if (own !== undefined) named.push({ name: say("now"), kind: "now", epsilon: this.costs[relation].epsilon, error: own });
+    showFrontier(say("{query} at {geolevel} ({kind})", { query, geolevel, kind: this.chosenKind }), own !== undefined && own < LEAST ? [] : points, named, this.state.given.unit.many);
   }
 
   /**

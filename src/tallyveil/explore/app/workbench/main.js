@@ -1,7 +1,10 @@
 /** Begins the workbench. */
 
 import { byId, element, refill } from "../parts/elements.js";
+import { say, speak } from "../parts/language.js";
+import { numbersIn } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
+import { chosenLanguage, languageSwitch } from "../parts/language-switch.js";
 import { themeSwitch } from "../parts/theme.js";
 import { Bench } from "./bench.js";
 
@@ -21,16 +24,23 @@ function stayInAddress() {
 
 async function begin() {
   stayInAddress();
-  refill(byId("theme-place"), themeSwitch());
+  const tag = chosenLanguage();
+  await speak(tag, tag === "en" ? null : tag);
+  numbersIn(tag);
+  refill(byId("theme-place"), languageSwitch(() => location.reload()), themeSwitch()); // the address keeps what is shown
+  byId("skip").textContent = say("Skip to the cost");
   const response = await fetch("data/site.json");
-  if (!response.ok) throw new Error(`data/site.json cannot be read (status ${response.status}). Make the workbench again.`);
+  if (!response.ok) throw new Error(say("data/site.json cannot be read (status {status}). Make the workbench again.", { status: response.status }));
   const content = await response.json();
-  if (content.format !== FORMAT) throw new Error("data/site.json has another format than this page reads. Make the workbench again.");
-  document.title = `${shown(content.plan.name)} – workbench`;
-  refill(byId("title"), `Workbench of ${shown(content.plan.name)}`);
-  const compared = content.other ? `, compared with ${shown(content.other.name)}` : "";
-  refill(byId("file"), `${shown(content.file)}${compared}. No record was opened.`);
-  refill(byId("foot"), `Made by ${shown(content.made_by)}. Everything is computed in this page; nothing is sent anywhere.`);
+  if (content.format !== FORMAT) throw new Error(say("data/site.json has another format than this page reads. Make the workbench again."));
+  for (const plan of [content.plan, content.other]) if (plan) Object.assign(plan, plan.words[tag]);
+  const name = shown(content.plan.name), file = shown(content.file);
+  document.title = `${name} – ${say("workbench")}`;
+  refill(byId("title"), say("Workbench of {name}", { name }));
+  refill(byId("file"), content.other
+    ? say("{file}, compared with {other}. No record was opened.", { file, other: shown(content.other.name) })
+    : say("{file}. No record was opened.", { file }));
+  refill(byId("foot"), say("Made by {program}. Everything is computed in this page; nothing is sent anywhere.", { program: shown(content.made_by) }));
   await new Bench(content).begin();
 }
 

@@ -19,7 +19,8 @@ import { Shares } from "./shares.js";
  * The file `plan.json` that `tallyveil plan --workbench` writes.
  * @typedef {object} GivenPlan
  * @property {string} name
- * @property {{ one: string, many: string }} unit
+ * @property {Record<string, { unit: { one: string, many: string }, guess: [string, string, string] }>} words  by language
+ * @property {{ one: string, many: string }} unit  the words of the reader's language, and so is `guess`
  * @property {"bounded" | "unbounded"} neighbours
  * @property {Mechanism} mechanism
  * @property {string} delta

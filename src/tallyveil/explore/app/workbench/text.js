@@ -1,16 +1,18 @@
-/** Numbers as `tallyveil plan` prints them, so that a reader finds the same digits in both. */
+/** Numbers with the digits that `tallyveil plan` prints, in the signs of the language, so that a reader finds them in both. */
+
+import { figure, say } from "../parts/language.js";
 
 /**
  * An upper bound, rounded up: three decimals, or four significant digits if it is below 1.
  * @param {number} value
  */
 export function atMost(value) {
-  if (!Number.isFinite(value)) return "infinity";
+  if (!Number.isFinite(value)) return say("infinity");
   if (value === 0) return "0";
-  if (value >= 1) return (Math.ceil(value * 1000) / 1000).toFixed(3);
+  if (value >= 1) return figure((Math.ceil(value * 1000) / 1000).toFixed(3));
   const unit = 10 ** (Math.floor(Math.log10(value)) - 3);
   const text = (Math.ceil(value / unit) * unit).toPrecision(4);
-  return text.includes("e") ? text : text.replace(/\.?0+$/, "");
+  return figure(text.includes("e") ? text : text.replace(/\.?0+$/, ""));
 }
 
 /**
@@ -18,7 +20,7 @@ export function atMost(value) {
  * @param {number} value
  */
 export function percentAtMost(value) {
-  return `${(Math.min(1000, Math.ceil(value * 1000)) / 10).toFixed(1)} %`;
+  return figure(`${(Math.min(1000, Math.ceil(value * 1000)) / 10).toFixed(1)} %`);
 }
 
 /**
@@ -26,8 +28,8 @@ export function percentAtMost(value) {
  * @param {number} value
  */
 export function deviation(value) {
-  if (!Number.isFinite(value)) return "not determined";
-  return value < 1e-6 ? "exact" : twoDecimals(value);
+  if (!Number.isFinite(value)) return say("not determined");
+  return value < 1e-6 ? say("exact") : twoDecimals(value);
 }
 
 /**
@@ -38,7 +40,7 @@ export function twoDecimals(value) {
   const hundredths = value * 100, low = Math.floor(hundredths);
   const isTie = hundredths - low === 0.5 && Number.isInteger(value * 8); // other decimals of a float are never a tie
   const text = isTie ? ((low % 2 === 0 ? low : low + 1) / 100).toFixed(2) : value.toFixed(2);
-  return text.replace(/\B(?=(\d{3})+(?=\.))/g, ",");
+  return figure(text.replace(/\B(?=(\d{3})+(?=\.))/g, ","));
 }
 
 /**
@@ -51,5 +53,5 @@ export function change(from, to) {
   const percent = (to / from - 1) * 100;
   if (Math.abs(percent) < 0.05) return "";
   const text = Math.abs(percent) < 10 ? Math.abs(percent).toFixed(1) : Math.abs(percent).toFixed(0);
-  return `${percent > 0 ? "+" : "−"}${text} %`;
+  return figure(`${percent > 0 ? "+" : "−"}${text} %`);
 }

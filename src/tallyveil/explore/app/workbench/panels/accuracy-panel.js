@@ -1,6 +1,7 @@
 /** Expected errors of every query at every geolevel, as a table in which a reader chooses a count. */
 
 import { byId, element, refill } from "../../parts/elements.js";
+import { phrase, say } from "../../parts/language.js";
 import { shown } from "../../parts/shown.js";
 import { change, deviation } from "../text.js";
 
@@ -25,8 +26,8 @@ import { change, deviation } from "../text.js";
  * @property {Set<string>} late  geolevels whose numbers are still being computed
  */
 
-const KINDS = /** @type {const} */ ({ estimate: "estimates from all noisy answers", noise: "one noisy answer" });
-const STATISTICS = /** @type {const} */ (["smallest", "median", "largest"]);
+const KINDS = /** @type {const} */ ({ estimate: phrase("estimates from all noisy answers"), noise: phrase("one noisy answer") });
+const STATISTICS = /** @type {const} */ ([phrase("smallest"), phrase("median"), phrase("largest")]);
 
 /**
  * @param {string} geolevel
@@ -44,20 +45,20 @@ export function showAccuracy(what, choose) {
   const focused = place.contains(document.activeElement) ? document.activeElement?.getAttribute("data-key") : null;
   const kinds = element("select", { id: "kind", "data-key": "kind", onchange: () => choose({ kind: /** @type {Kind} */ (kinds.value) }) },
     ...Object.entries(KINDS).filter(([kind]) => kind === "noise" || what.hasEstimates)
-      .map(([kind, text]) => element("option", { value: kind }, text)));
+      .map(([kind, text]) => element("option", { value: kind }, say(text))));
   kinds.value = chosen.kind;
   const statistics = element("select", { id: "statistic", "data-key": "statistic",
     onchange: () => choose({ statistic: /** @type {Statistic} */ (statistics.value) }) },
-    ...STATISTICS.map((one) => element("option", { value: one }, one)));
+    ...STATISTICS.map((one) => element("option", { value: one }, say(one))));
   statistics.value = chosen.statistic;
   refill(place,
-    element("h2", { id: "accuracy-title" }, "Expected error"),
+    element("h2", { id: "accuracy-title" }, say("Expected error")),
     element("div", { class: "row" },
-      element("label", { class: "field" }, "Error of", kinds),
-      chosen.kind === "estimate" ? element("label", { class: "field" }, "Over all geounits and answers, the", statistics) : null),
+      element("label", { class: "field" }, say("Error of"), kinds),
+      chosen.kind === "estimate" ? element("label", { class: "field" }, say("Over all geounits and answers, the"), statistics) : null),
     chosen.kind === "estimate" ? what.spine : null,
-    what.why && chosen.kind === "noise" ? element("p", { class: "quiet" }, `Estimates are not offered: ${what.why}`) : null,
-    what.whyBefore ? element("p", { class: "quiet" }, `Estimates of ${shown(what.beforeName)} are not offered: ${what.whyBefore}`) : null,
+    what.why && chosen.kind === "noise" ? element("p", { class: "quiet" }, say("Estimates are not offered: {reason}", { reason: say(what.why) })) : null,
+    what.whyBefore ? element("p", { class: "quiet" }, say("Estimates of {name} are not offered: {reason}", { name: shown(what.beforeName), reason: say(what.whyBefore) })) : null,
     matrix(what, choose),
     element("p", { class: "quiet" }, sentence(what)));
   if (focused) /** @type {HTMLElement | null} */ (place.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
@@ -65,10 +66,11 @@ export function showAccuracy(what, choose) {
 
 /** @param {Shown} what */
 function sentence({ chosen, units, beforeName, before }) {
-  const compared = before ? ` In the second line of a cell: the change from ${shown(beforeName)}.` : "";
-  return chosen.kind === "noise"
-    ? `Standard deviation, in ${units}, of the noise of one answer before estimation; – where the query is not measured.${compared} Choose a count to see it in the curve.`
-    : `Standard deviation, in ${units}, of the unbiased estimate that all noisy answers together allow, from the privacy noise alone. Published counts have another error, because they are whole and not negative.${compared} Choose a count to see it in the curve.`;
+  const about = chosen.kind === "noise"
+    ? say("Standard deviation, in {units}, of the noise of one answer before estimation; – where the query is not measured.", { units })
+    : say("Standard deviation, in {units}, of the unbiased estimate that all noisy answers together allow, from the privacy noise alone. Published counts have another error, because they are whole and not negative.", { units });
+  const compared = before ? [say("In the second line of a cell: the change from {name}.", { name: shown(beforeName) })] : [];
+  return [about, ...compared, say("Choose a count to see it in the curve.")].join(" ");
 }
 
 /**
@@ -77,10 +79,10 @@ function sentence({ chosen, units, beforeName, before }) {
  */
 function matrix(what, choose) {
   const { geolevels, queries, late } = what;
-  const caption = `Expected error of ${KINDS[what.chosen.kind]} by query and geolevel`;
+  const caption = say("Expected error by query and geolevel: {kind}", { kind: say(KINDS[what.chosen.kind]) });
   return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     element("table", { class: "matrix" }, element("caption", { class: "unseen" }, caption),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "query"),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, say("query")),
         ...geolevels.map((level) => element("th", { scope: "col", class: "number" }, shown(level), late.has(level) ? " …" : "")))),
       element("tbody", {}, ...queries.map((query) => element("tr", {}, element("th", { scope: "row" }, shown(query)),
         ...geolevels.map((level) => element("td", { class: late.has(level) ? "number late" : "number" }, cell(what, level, query, choose))))))));

@@ -2,6 +2,7 @@
 
 import { element, refill } from "../../parts/elements.js";
 import { count } from "../../parts/numbers.js";
+import { say } from "../../parts/language.js";
 import { shown } from "../../parts/shown.js";
 import { joined, split } from "../address.js";
 import { change, deviation } from "../text.js";
@@ -43,9 +44,9 @@ export class AreaPanel {
       ...labelled.map((name) => element("option", { value: name }, shown(name))));
     this.codePlace = element("label", { class: "field" });
     this.rows = element("div", { "aria-live": "polite" });
-    refill(place, element("h2", { id: "area-title" }, "One area"),
-      element("div", { class: "row" }, element("label", { class: "field" }, "Kind", this.list), this.codePlace,
-        element("label", { class: "field" }, "Query", this.query)), this.rows);
+    refill(place, element("h2", { id: "area-title" }, say("One area")),
+      element("div", { class: "row" }, element("label", { class: "field" }, say("Kind"), this.list), this.codePlace,
+        element("label", { class: "field" }, say("Query"), this.query)), this.rows);
     this.list.value = String(Math.min(1, this.kinds.length - 1)); // counts of the root are often exact
     this.showCodes();
     this.first = this.link;
@@ -92,7 +93,7 @@ export class AreaPanel {
     if (kind.codes.length <= MOST_LISTED) {
       const list = element("select", { id: "area-code", onchange: () => this.choose(kind, Number(list.value)) },
         ...kind.codes.map((code, i) => element("option", { value: i }, shown(code))));
-      refill(this.codePlace, "Code", list);
+      refill(this.codePlace, say("Code"), list);
       list.value = String(row ?? 0);
       this.choose(kind, row ?? 0);
       return;
@@ -108,7 +109,7 @@ export class AreaPanel {
         field.setAttribute("aria-invalid", String(found < 0));
         if (found >= 0) this.choose(kind, found);
       } });
-    refill(this.codePlace, `Code (one of ${count(kind.codes.length)})`, field, suggestions);
+    refill(this.codePlace, say("Code (one of {number})", { number: count(kind.codes.length) }), field, suggestions);
     if (row === null) return;
     field.value = kind.codes[row];
     this.choose(kind, row);
@@ -140,19 +141,19 @@ export class AreaPanel {
     const { now, before, beforeName } = this.last;
     const name = this.query.value, table = this.tables.indexOf(name), labels = this.spine.labels[name], values = now[table];
     if (!values) {
-      refill(this.rows, element("p", { class: "quiet" }, "There are no estimates of this query."));
+      refill(this.rows, element("p", { class: "quiet" }, say("There are no estimates of this query.")));
       return;
     }
     const was = before?.get(name), compared = was?.length === values.length ? was : null;
-    const headings = ["now", ...(compared ? [shown(beforeName), "change"] : [])];
-    const caption = `Standard deviation of the estimates of ${shown(name)} in ${this.title}`;
+    const headings = [say("now"), ...(compared ? [shown(beforeName), say("change")] : [])];
+    const caption = say("Standard deviation of the estimates of {query} in {area}", { query: shown(name), area: this.title });
     refill(this.rows, element("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": caption },
       element("table", {}, element("caption", {}, caption),
-        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "answer"),
+        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, say("answer")),
           ...headings.map((text) => element("th", { scope: "col", class: "number" }, text)))),
         element("tbody", {}, ...labels.map((label, i) => element("tr", {}, element("th", { scope: "row" }, shown(label)),
           ...numbers(values[i], compared?.[i]).map((text) => element("td", { class: "number" }, text))))))),
-    before && !compared ? element("p", { class: "quiet" }, `There are no estimates of this query in ${shown(beforeName)}.`) : null);
+    before && !compared ? element("p", { class: "quiet" }, say("There are no estimates of this query in {name}.", { name: shown(beforeName) })) : null);
   }
 }
 
@@ -163,5 +164,5 @@ export class AreaPanel {
 function numbers(now, before) {
   if (before === undefined) return [deviation(now)];
   const own = deviation(now), was = deviation(before);
-  return [own, was, change(before, now) || (own === was ? "same" : "–")];
+  return [own, was, change(before, now) || (own === was ? say("same") : "–")];
 }

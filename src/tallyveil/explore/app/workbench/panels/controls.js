@@ -1,6 +1,7 @@
 /** The sliders of budget and shares. Each has a field for the same number. */
 
 import { element, refill, svgElement } from "../../parts/elements.js";
+import { figure, say } from "../../parts/language.js";
 import { shown } from "../../parts/shown.js";
 import { over, parsed, toNumber, toText } from "../fractions.js";
 import { STEPS } from "../shares.js";
@@ -29,22 +30,22 @@ export class Controls {
     const { given } = state, unit = state.isGaussian ? "rho" : "epsilon";
     this.budget = this.budgetRow(unit);
     this.declared = element("p", { class: "quiet" });
-    this.levels = new ShareRows(state.geolevels, "of the budget", "geolevels", () => this.acts.changed());
+    this.levels = new ShareRows(state.geolevels, say("of the budget"), say("geolevels"), () => this.acts.changed());
     this.queryPlace = element("div");
     this.resetPlace = element("span");
     this.levelList = element("select", { id: "level", onchange: () => this.choose(Number(this.levelList.value)) },
       ...given.geolevels.map((level, i) => element("option", { value: i }, shown(level.name))));
     refill(place,
-      element("h2", { id: "controls-title" }, "Budget and shares"),
+      element("h2", { id: "controls-title" }, say("Budget and shares")),
       this.budget.row, this.declared, ...(state.isGaussian ? [this.targetRow()] : []),
-      element("div", { class: "row between" }, element("h3", {}, "Geolevels"), this.levels.reset), this.levels.element,
-      element("div", { class: "row between" }, element("h3", { id: "queries-title" }, "Queries"),
-        element("label", { class: "field" }, "at", this.levelList), this.resetPlace),
+      element("div", { class: "row between" }, element("h3", {}, say("Geolevels")), this.levels.reset), this.levels.element,
+      element("div", { class: "row between" }, element("h3", { id: "queries-title" }, say("Queries")),
+        element("label", { class: "field" }, say("at"), this.levelList), this.resetPlace),
       this.queryPlace,
       element("div", { class: "row" },
-        element("button", { type: "button", id: "reset", onclick: () => { state.reset(); this.acts.changed(); } }, "Back to the file"),
-        element("a", { class: "button", href: "#download-title" }, "Download …")),
-      element("p", { class: "quiet" }, "When a share moves, the others of its group keep their ratios, and locked ones stay as they are. Shares are exact; they move in steps of 0.001 %."));
+        element("button", { type: "button", id: "reset", onclick: () => { state.reset(); this.acts.changed(); } }, say("Back to the file")),
+        element("a", { class: "button", href: "#download-title" }, say("Download …"))),
+      element("p", { class: "quiet" }, say("When a share moves, the others of its group keep their ratios, and locked ones stay as they are. Shares are exact; they move in steps of 0.001 %.")));
     this.choose(0);
   }
 
@@ -53,7 +54,7 @@ export class Controls {
     this.level = level;
     this.levelList.value = String(level);
     const { name } = this.state.given.geolevels[level];
-    this.queries = new ShareRows(this.state.queries[level], `at ${shown(name)}`, `queries at ${shown(name)}`, () => this.acts.changed());
+    this.queries = new ShareRows(this.state.queries[level], say("at {geolevel}", { geolevel: shown(name) }), say("queries at {geolevel}", { geolevel: shown(name) }), () => this.acts.changed());
     refill(this.queryPlace, this.queries.element);
     refill(this.resetPlace, this.queries.reset);
     this.acts.levelChosen();
@@ -70,8 +71,8 @@ export class Controls {
     const own = noise.filter((one) => one.geolevel === state.given.geolevels[this.level].name);
     this.queries?.show(own.map((one) => `± ${deviation(Math.sqrt(one.variance))}`));
     refill(this.declared, state.isAboveDeclared
-      ? `More than the file declares (${unit} = ${brief(toText(state.declared))}). The downloaded file declares the larger budget, which is for policy to decide.`
-      : `The file declares ${unit} = ${brief(toText(state.declared))}.`);
+      ? say("More than the file declares ({budget}). The downloaded file declares the larger budget, which is for policy to decide.", { budget: `${unit} = ${brief(toText(state.declared))}` })
+      : say("The file declares {budget}.", { budget: `${unit} = ${brief(toText(state.declared))}` }));
     this.declared.classList.toggle("above", state.isAboveDeclared);
   }
 
@@ -84,16 +85,16 @@ export class Controls {
     });
     const field = element("input", {
       type: "text", id: "budget-exact", class: "exact", inputmode: "decimal", autocomplete: "off", spellcheck: "false",
-      "aria-label": `Total ${unit}, as a fraction or decimal`, onchange: () => {
+      "aria-label": say("Total {unit}, as a fraction or decimal", { unit }), onchange: () => {
         const value = parsed(field.value), sound = value !== null && isBudget(value);
         field.setAttribute("aria-invalid", String(!sound));
         if (sound) state.total = value;
         this.acts.changed();
       },
     });
-    const reset = resetButton(`Reset the total ${unit}`, () => { state.total = state.givenTotal; this.acts.changed(); });
+    const reset = resetButton(say("Reset the total {unit}", { unit }), () => { state.total = state.givenTotal; this.acts.changed(); });
     const row = element("div", { class: "slider budget" },
-      element("label", { for: "budget" }, `Total ${unit}`), range, field, reset);
+      element("label", { for: "budget" }, say("Total {unit}", { unit })), range, field, reset);
     const show = () => {
       const ratio = toNumber(over(state.total, state.givenTotal));
       range.value = String(Math.round(BUDGET_STEPS * Math.log10(ratio)));
@@ -110,12 +111,12 @@ export class Controls {
     const said = element("span", { class: "quiet", role: "status" });
     const act = async () => {
       const epsilon = Number(field.value);
-      refill(said, epsilon > 0 ? "" : "Give a number above 0.");
-      if (epsilon > 0 && !(await this.acts.forEpsilon(epsilon))) refill(said, "No rho of three decimals gives it.");
+      refill(said, epsilon > 0 ? "" : say("Give a number above 0."));
+      if (epsilon > 0 && !(await this.acts.forEpsilon(epsilon))) refill(said, say("No rho of three decimals gives it."));
     };
     return element("form", { class: "row target", onsubmit: (event) => { event.preventDefault(); act(); } },
-      element("label", { for: "target" }, "Largest rho for epsilon"), field,
-      element("button", { type: "submit" }, "Set"), said);
+      element("label", { for: "target" }, say("Largest rho for epsilon")), field,
+      element("button", { type: "submit" }, say("Set")), said);
   }
 }
 
@@ -129,7 +130,7 @@ class ShareRows {
    */
   constructor(shares, of, group, changed) {
     this.shares = shares;
-    this.reset = resetButton(`Reset the shares of ${group}`, () => { shares.reset(); changed(); });
+    this.reset = resetButton(say("Reset the shares of {group}", { group }), () => { shares.reset(); changed(); });
     this.rows = shares.names.map((name, i) => shareRow(shares, name, i, of, changed));
     this.element = element("div", { class: "sliders" }, ...this.rows.map((row) => row.element));
   }
@@ -148,7 +149,7 @@ let numbered = 0;
  * @param {() => void} act
  */
 function resetButton(label, act) {
-  return element("button", { type: "button", class: "small", "aria-label": label, onclick: act }, "Reset");
+  return element("button", { type: "button", class: "small", "aria-label": label, onclick: act }, say("Reset"));
 }
 
 /** A padlock; its shackle is closed if the button is pressed. */
@@ -174,7 +175,7 @@ function shareRow(shares, name, place, of, changed) {
   });
   const field = element("input", {
     type: "number", min: 0.001, max: 100, step: 0.001, class: "percent",
-    "aria-label": `Share of ${shown(name)} ${of}, in per cent`,
+    "aria-label": say("Share of {name} {whole}, in per cent", { name: shown(name), whole: of }),
     onchange: () => {
       if (field.value !== "" && Number(field.value) > 0) shares.move(place, Number(field.value) * (STEPS / 100));
       changed();
@@ -182,8 +183,8 @@ function shareRow(shares, name, place, of, changed) {
   });
   const aside = element("span", { class: "aside" });
   const lock = element("button", {
-    type: "button", class: "lock", "aria-label": `Keep the share of ${shown(name)} ${of} while others move`,
-    title: "Keep this share while others move", onclick: () => { shares.toggleLock(place); changed(); },
+    type: "button", class: "lock", "aria-label": say("Keep the share of {name} {whole} while others move", { name: shown(name), whole: of }),
+    title: say("Keep this share while others move"), onclick: () => { shares.toggleLock(place); changed(); },
   }, lockPicture());
   const row = element("div", { class: "slider" }, element("label", { for: id }, shown(name)), range,
     element("span", { class: "unit" }, field, "%", only ? null : lock), aside);
@@ -216,5 +217,5 @@ function budgetAt(given, position) {
 /** @param {string} text */
 function brief(text) {
   const value = parsed(text);
-  return value && text.includes("/") ? `${text} (${toNumber(value).toPrecision(4)})` : text;
+  return value && text.includes("/") ? `${text} (${figure(toNumber(value).toPrecision(4))})` : text;
 }

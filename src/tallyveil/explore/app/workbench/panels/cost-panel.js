@@ -1,6 +1,7 @@
 /** What the plan costs: epsilon for both relations between neighbours. */
 
 import { byId, element, refill } from "../../parts/elements.js";
+import { phrase, say } from "../../parts/language.js";
 import { shown } from "../../parts/shown.js";
 import { RELATIONS } from "../privacy.js";
 import { atMost, change } from "../text.js";
@@ -9,7 +10,7 @@ import { atMost, change } from "../text.js";
 /** @typedef {import("../privacy.js").Relation} Relation */
 /** @typedef {import("../state.js").PlanState} PlanState */
 
-const IN_WORDS = { bounded: "one record changes its value", unbounded: "one record is added or removed" };
+const IN_WORDS = { bounded: phrase("one record changes its value"), unbounded: phrase("one record is added or removed") };
 
 /**
  * @param {PlanState} state
@@ -19,17 +20,17 @@ const IN_WORDS = { bounded: "one record changes its value", unbounded: "one reco
 export function showCost(state, costs, before) {
   const place = byId("cost"), { given } = state;
   place.hidden = false;
-  const delta = state.isGaussian ? ` at delta = ${decimal(given.delta)}` : "";
+  const delta = state.isGaussian ? ` ${say("at delta = {delta}", { delta: decimal(given.delta) })}` : "";
   refill(place,
-    element("h2", { id: "cost-title", tabindex: -1 }, "Privacy loss"),
+    element("h2", { id: "cost-title", tabindex: -1 }, say("Privacy loss")),
     element("div", { class: "costs" }, ...RELATIONS.map((relation) => {
       const cost = costs[relation], own = relation === given.neighbours;
       return element("div", { class: own ? "figure own" : "figure" },
-        element("p", { class: "label" }, `${relation} neighbours${own ? " (as the file states it)" : ""}`),
+        element("p", { class: "label" }, own ? say("{relation} neighbours (as the file states it)", { relation: say(relation) }) : say("{relation} neighbours", { relation: say(relation) })),
         element("p", { class: "big", id: `epsilon-${relation}` }, `epsilon ≤ ${atMost(cost.epsilon)}`),
-        element("p", { class: "quiet" }, `${IN_WORDS[relation]}${delta}`),
+        element("p", { class: "quiet" }, `${say(IN_WORDS[relation])}${delta}`),
         cost.by === "exact" && cost.classical !== null
-          ? element("p", { class: "quiet" }, `from the budget rho alone: ≤ ${atMost(cost.classical)}`) : null,
+          ? element("p", { class: "quiet" }, say("from the budget rho alone: ≤ {number}", { number: atMost(cost.classical) })) : null,
         before?.costs ? element("p", { class: "quiet" }, compared(before, before.costs[relation], state, cost)) : null);
     })),
     ...notes(state, costs, before).map((text) => element("p", { class: "quiet" }, text)));
@@ -43,8 +44,8 @@ export function showCost(state, costs, before) {
  */
 function compared(before, was, state, now) {
   const alike = isSameKind(before.state, state), moved = alike ? change(was.epsilon, now.epsilon) : "";
-  const kind = alike ? "" : before.state.isGaussian ? ` at delta = ${decimal(before.given.delta)}` : " (pure)";
-  return `${shown(before.name)}: ≤ ${atMost(was.epsilon)}${kind}${moved ? ` (now ${moved})` : ""}`;
+  const kind = alike ? "" : before.state.isGaussian ? ` ${say("at delta = {delta}", { delta: decimal(before.given.delta) })}` : ` (${say("pure")})`;
+  return `${shown(before.name)}: ≤ ${atMost(was.epsilon)}${kind}${moved ? ` (${say("now {change}", { change: moved })})` : ""}`;
 }
 
 /**
@@ -65,18 +66,18 @@ function isSameKind(one, other) {
 function notes(state, costs, before) {
   const found = [];
   const { bypasses, invariants } = state.given;
-  if (bypasses) found.push("Geounits may be bypassed. This page does not know which ones, so it computes epsilon from rho alone.");
+  if (bypasses) found.push(say("Geounits may be bypassed. This page does not know which ones, so it computes epsilon from rho alone."));
   else if (state.isGaussian && RELATIONS.some((relation) => costs[relation].by === "zcdp")) {
-    found.push("Some noise has a variance below 1/4. Here epsilon follows from rho alone; `tallyveil plan` gives a smaller one.");
+    found.push(say("Some noise has a variance below 1/4. Here epsilon follows from rho alone; `tallyveil plan` gives a smaller one."));
   }
-  if (!state.isGaussian) found.push("Pure differential privacy. `tallyveil plan` also shows the smaller epsilon at the file's delta.");
+  if (!state.isGaussian) found.push(say("Pure differential privacy. `tallyveil plan` also shows the smaller epsilon at the file's delta."));
   if (before && !isSameKind(before.state, state)) {
-    found.push(`${shown(before.name)} has another delta or another kind of noise. So the two epsilons are not the same measure of loss.`);
+    found.push(say("{name} has another delta or another kind of noise. So the two epsilons are not the same measure of loss.", { name: shown(before.name) }));
   }
   if (before?.isOther && before.given.neighbours !== state.given.neighbours) {
-    found.push(`${shown(before.name)} states its budget for ${before.given.neighbours} neighbours. Both plans are shown for both relations here.`);
+    found.push(say("{name} states its budget for {relation} neighbours. Both plans are shown for both relations here.", { name: shown(before.name), relation: say(before.given.neighbours) }));
   }
-  if (invariants.length) found.push(`Published exactly, and outside this guarantee: ${invariants.map(shown).join("; ")}.`);
+  if (invariants.length) found.push(say("Published exactly, and outside this guarantee: {counts}.", { counts: invariants.map(shown).join("; ") }));
   return found;
 }
 

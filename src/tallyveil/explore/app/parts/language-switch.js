@@ -1,8 +1,8 @@
-/** The language in which the desk speaks: the one that was chosen before, or that of the reader's browser. */
+/** The language of a page that belongs to no release: the one that was chosen before, or that of the reader's browser. */
 
-import { element } from "../parts/elements.js";
-import { say } from "../parts/language.js";
-import { stored } from "../parts/stored.js";
+import { element } from "./elements.js";
+import { say } from "./language.js";
+import { stored } from "./stored.js";
 
 const KEY = "tallyveil-language";
 const NAMES = [["en", "English"], ["de", "Deutsch"], ["fr", "Français"]];
