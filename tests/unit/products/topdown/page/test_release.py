@@ -75,7 +75,7 @@ def test_begins_in_plain_words(redistricting: Path) -> None:
         "Published exactly, without noise: all people at State.",
         "As measured, the number of people has noise of at most 175 for one Block and 4 for one County, in 95 of 100",
         "This release has no intervals of its published counts yet.",
-        "Do not take the count of a single Block for the truth. A small one may be zero before noise.",
+        "Do not take the count of a single Block for the truth. A small one may truly be zero.",
         "With the whole release at hand, at most 96.8 % of their guesses are right. Without the release, half of them",
     )
     places = [text.index(sentence) for sentence in sentences]
