@@ -65,9 +65,9 @@ def parameter_table(rows: Sequence[Mapping[str, Any]], name: str) -> ParameterTa
 
 
 def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[str, ...]:
-    numbers = ("–" if text is None else text for text in parameter_texts(row, columns))
+    numbers = (Figure("–" if text is None else text) for text in parameter_texts(row, columns))
     # Costs rounded up to five digits, as every claim.
-    return (name_title(row[name]), at_most(Fraction(row["spent"]), 5), *numbers, row["accountant"])
+    return (name_title(row[name]), Figure(at_most(Fraction(row["spent"]), 5)), *numbers, row["accountant"])
 
 
 def guess_tile(
