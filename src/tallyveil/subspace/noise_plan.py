@@ -33,6 +33,7 @@ from tallyveil.storage.json_files import JsonObject
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.mixture import CUT_BITS
 from tallyveil.subspace.guarantee import (
     chain_condition,
     chain_guarantee,
@@ -43,6 +44,7 @@ from tallyveil.subspace.guarantee import (
 )
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
+from tallyveil.subspace.nonnegative import by_tilted_cells
 
 if TYPE_CHECKING:
     from tallyveil.subspace.diagnostics import MeetingTimes, TotalVariationBound
@@ -55,10 +57,6 @@ SamplerWish = Literal["auto", "exact", "chain"]
 PUBLIC_KEY: Final = insecure_key("tallyveil subspace diagnostics")
 """Pairs of chains use no data and no run key, so anyone can measure their meeting times again."""
 
-_RESTRICTED: Final = (
-    "Epsilon is twice that of the law, because the law is restricted to tables without negative counts, and its "
-    "normaliser depends on the true table."
-)
 _PILOT_PAIRS: Final = 200
 """Pairs from which the number of sweeps is chosen. They are others than those that bound its error."""
 _FIRST_PAIR: Final = 1 << 20
@@ -123,7 +121,8 @@ class NoisePlan:
         chain: The chain; None if the sampler is exact.
         total_variation: Upper bound on the total variation between the drawn noise and the law.
         restricted: Whether the law is restricted to tables without negative counts. The noise then depends on the true
-            table, so that `draw` cannot make it: `subspace.nonnegative` does.
+            table, so that `draw` cannot make it: `subspace.nonnegative` and `subspace.exact.partial_sums` do.
+        largest: Largest count of a table of a restricted law; None for no bound.
     """
 
     lattice: Lattice
@@ -134,6 +133,7 @@ class NoisePlan:
     chain: ChainWay | None
     total_variation: Fraction
     restricted: bool = False
+    largest: int | None = None
 
     @property
     def condition(self) -> str:
@@ -177,13 +177,26 @@ class NoisePlan:
         return np.stack(states) if states else np.empty((0, self.lattice.n_cells), dtype=np.int64)
 
 
-def plan_restricted(lattice: Lattice, law: LatticeLaw) -> NoisePlan:
+def plan_restricted(lattice: Lattice, law: LatticeLaw, largest: int | None = None) -> NoisePlan:
     """The plan of a table from the restricted law, which `subspace.nonnegative.require_outputs` has allowed."""
-    reason = (
-        "the law is restricted to tables without negative counts; trials with tilted cells meet the sums by chance, "
-        "whatever the counts"
-    )
-    return NoisePlan(lattice, law, "restricted trials", reason, None, None, Fraction(0), restricted=True)
+    if by_tilted_cells(law, lattice.structure, largest):
+        name, how = (
+            "restricted trials",
+            "trials with tilted cells meet the sums by chance, whatever the counts",
+        )
+    else:
+        name, how = (
+            "partial sums",
+            "dynamic programming over the sums that the first cells leave to the others",
+        )
+    cut = Fraction(1, 1 << CUT_BITS) if law.takes_root else Fraction(0)
+    reason = f"the law is restricted to {restricted_tables(largest)}; {how}"
+    return NoisePlan(lattice, law, name, reason, None, None, cut, restricted=True, largest=largest)
+
+
+def restricted_tables(largest: int | None) -> str:
+    """The tables that a restricted law can give, in words."""
+    return "tables without negative counts" if largest is None else f"tables with counts from 0 to {largest}"
 
 
 def plan_noise(
@@ -281,7 +294,10 @@ def guarantee_record(
     }
     who = protected(nearest, plan.law, distance, neighbours)
     if plan.restricted:
-        who = f"{_RESTRICTED} {who}"
+        who = (
+            f"Epsilon is twice that of the law, because the law is restricted to {restricted_tables(plan.largest)}, "
+            f"and its normaliser depends on the true table. {who}"
+        )
     if isinstance(plan.law, GeneralisedGaussian):
         epsilon, whole = gaussian_delta(plan.law, int(distance), delta, plan.total_variation)
         rho = distance / (2 * plan.law.variance)

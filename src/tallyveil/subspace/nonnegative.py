@@ -26,12 +26,14 @@ from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, LatticeLaw, Norm
 
 LARGEST_RESTRICTED: Final = 4096
-"""Largest number of cells of a table that is drawn from a restricted law. A draw of this size takes about a minute."""
+"""Largest number of cells of a table that is drawn from a restricted law by trials with tilted cells. A draw of this
+size takes about a minute."""
 
 LARGEST_NEAREST: Final = 1024
-"""Largest number of cells for which the nearest table is found by an integer program. One of 10 x 10 x 10 cells with
-all two-way margins takes up to a few seconds, and one of 16 x 16 x 16 more than some minutes. Half of it would exclude
-tables that take a second."""
+"""Largest number of cells for which the nearest table is found by an integer program, or for which a table is drawn by
+dynamic programming, where the number of tables with the same sums decides. An integer program for 10 x 10 x 10 cells
+with all two-way margins takes up to a few seconds, and one for 16 x 16 x 16 more than some minutes. Half of it would
+exclude tables that take a second."""
 
 
 class Outputs(StrEnum):
@@ -41,6 +43,8 @@ class Outputs(StrEnum):
     NONNEGATIVE: after the noise, the nearest table without negative counts and with the same invariants. It is
         post-processing, which costs nothing and is biased.
     RESTRICTED: a law on the tables without negative counts and with the same invariants. It costs twice as much.
+
+    A table may have a largest count besides. Then the last two keep to it as well.
     """
 
     FREE = "free"
@@ -48,35 +52,42 @@ class Outputs(StrEnum):
     RESTRICTED = "restricted"
 
 
-def require_outputs(outputs: Outputs, law: LatticeLaw, lattice: Lattice) -> None:
+def require_outputs(outputs: Outputs, law: LatticeLaw, lattice: Lattice, largest: int | None = None) -> None:
     """Refuse outputs that cannot be made exactly for a law and a lattice. No data is read.
 
+    Args:
+        outputs: Which tables may come out.
+        law: The law of the noise.
+        lattice: The lattice of the invariants.
+        largest: Largest count of a cell; None for no bound.
     Raises:
-        ConfigError: no exact method makes these outputs.
+        ConfigError: no exact method makes these outputs, or no cost of the restricted law is proved.
     """
     structure = lattice.structure
     if outputs is Outputs.RESTRICTED:
-        if not isinstance(law, GeneralisedLaplace) or law.norm is not Norm.L1:
+        if not isinstance(law, GeneralisedLaplace):
             raise _refused(
                 outputs,
-                f"the law is {law}, and the restricted law is drawn exactly for the Laplace law in the l1 norm only",
-                'Use law = "laplace" and norm = "l1", or outputs = "nonnegative".',
+                f"the law is {law}, and no bound on the cost of a restricted Gaussian law is proved",
+                'Use law = "laplace", or outputs = "nonnegative".',
             )
-        if not structure.sums_vanish:
+        if law.norm is Norm.L2 and largest is None and structure.free.size:
             raise _refused(
                 outputs,
-                f"the constraints are {structure.kind.value}, and the restricted law is drawn exactly only where the "
-                "invariants fix the sum of every group of cells that they treat alike",
-                'Use outputs = "nonnegative" or "free", or fewer constraints.',
+                "no constraint names some cell, and the restricted law in the l2 norm is drawn exactly only where the "
+                "sums or a largest count bound all cells",
+                'Give [table] largest, or use norm = "l1", or add the total to [[constraints]].',
             )
-        if lattice.n_cells > LARGEST_RESTRICTED:
+        most = LARGEST_RESTRICTED if by_tilted_cells(law, structure, largest) else LARGEST_NEAREST
+        if lattice.n_cells > most:
             raise _refused(
                 outputs,
                 f"the table has {lattice.n_cells:,} cells, and a draw from the restricted law would take too long for "
-                f"more than {LARGEST_RESTRICTED:,}",
+                f"more than {most:,}",
                 'Use outputs = "nonnegative" or "free", or a smaller table.',
             )
-    if outputs is Outputs.NONNEGATIVE and not has_nearest(structure) and lattice.n_cells > LARGEST_NEAREST:
+    closed = has_nearest(structure) and largest is None
+    if outputs is Outputs.NONNEGATIVE and not closed and lattice.n_cells > LARGEST_NEAREST:
         raise _refused(
             outputs,
             f"the constraints are {structure.kind.value}, and the table has {lattice.n_cells:,} cells. The nearest "
@@ -84,6 +95,12 @@ def require_outputs(outputs: Outputs, law: LatticeLaw, lattice: Lattice) -> None
             f"{LARGEST_NEAREST:,} cells",
             'Use outputs = "free", fewer constraints, or a smaller table.',
         )
+
+
+def by_tilted_cells(law: LatticeLaw, structure: Structure, largest: int | None) -> bool:
+    """Whether `draw_restricted` draws the restricted law: block sums are fixed, and counts have no largest value."""
+    one_norm = isinstance(law, GeneralisedLaplace) and law.norm is Norm.L1
+    return one_norm and structure.sums_vanish and largest is None
 
 
 def has_nearest(structure: Structure) -> bool:
@@ -371,12 +388,16 @@ def draw_restricted(
         depends on the counts.
     """
     drawn = np.zeros_like(counts)
-    for cell in structure.free.tolist():
-        law = TiltedCell(int(counts[cell]), epsilon, Fraction(0))
-        drawn[cell] = law.draw(_sites(address, cell, 0, 1)(0))
+    drawn[structure.free] = draw_alone(address, counts, structure.free, epsilon)
     for block in structure.blocks:
         drawn[block] = _block(address, counts[block], int(block[0]), epsilon)
     return drawn
+
+
+def draw_alone(address: NoiseAddress, counts: Integers, cells: Integers, epsilon: Fraction) -> list[int]:
+    """Counts of cells that no constraint names, each from the restricted law of its own, as `draw_restricted` does."""
+    laws = (TiltedCell(int(counts[cell]), epsilon, Fraction(0)) for cell in cells)
+    return [law.draw(_sites(address, int(cell), 0, 1)(0)) for law, cell in zip(laws, cells, strict=True)]
 
 
 def _block(address: NoiseAddress, counts: Integers, place: int, epsilon: Fraction) -> list[int]:

@@ -1,5 +1,6 @@
 """`tallyveil subspace`: one table from a file, and every mistake in that file."""
 
+import itertools
 import json
 import re
 import sys
@@ -249,6 +250,99 @@ def test_the_nearest_table_under_sums_that_cross(tallyveil, table, tmp_path):
         assert (counts.sum(axis=axis) == noisy.sum(axis=axis)).all()
     assert counts[:2, :2].sum() == noisy[:2, :2].sum()
     assert verify(out).holds
+
+
+CROSSING_AGE = """
+[release]
+name = "ages"
+
+[table]
+path = "ages.csv"
+count = "persons"
+
+[[attributes]]
+name = "region"
+levels = ["north", "south"]
+[[attributes]]
+name = "sex"
+levels = ["female", "male", "other"]
+[[attributes]]
+name = "age"
+levels = ["0-17", "18-39", "40-64", "65+"]
+
+[[constraints]]
+name = "persons by region and sex"
+margin = ["region", "sex"]
+[[constraints]]
+name = "adults under 40"
+cells = { age = ["18-39"] }
+
+[privacy]
+epsilon = "2"
+
+[mechanism]
+law = "laplace"
+norm = "l1"
+epsilon = "0.25"
+distance = "4"
+outputs = "restricted"
+"""
+
+
+@pytest.mark.parametrize(
+    ("norm", "largest", "outputs"),
+    [
+        ("l1", 9, "restricted"),
+        ("l2", 1, "restricted"),
+        ("l1", 1, "restricted"),
+        ("l1", 1, "nonnegative"),
+    ],
+)
+def test_sums_that_cross_and_tables_with_a_largest_count(tallyveil, tmp_path, norm, largest, outputs):
+    """Region by sex and one group of ages that crosses them; 1: a 0/1 table, all of whose tables keep to 0 and 1."""
+    path, out = tmp_path / "ages.toml", tmp_path / "out"
+    path.write_text(CROSSING_AGE.replace('"l1"', f'"{norm}"').replace('"restricted"', f'"{outputs}"'))
+    if largest == 1:
+        edit(path, ('count = "persons"', 'count = "persons"\nlargest = 1'))
+    counts = np.random.default_rng(3).integers(0, largest + 1, (2, 3, 4))
+    levels = [re.findall('"([^"]*)"', line) for line in re.findall("levels = (.*)", CROSSING_AGE)]
+    rows = [
+        (*cell, int(count)) for cell, count in zip(itertools.product(*levels), counts.ravel(), strict=True)
+    ]
+    pl.DataFrame(rows, schema=["region", "sex", "age", "persons"], orient="row").write_csv(
+        tmp_path / "ages.csv"
+    )
+    code, said, err = tallyveil("release", path, "--out", out, "--insecure-test-key", "c", "--json")
+    assert code == 0, err
+    told, released = (
+        json.loads(said),
+        pl.read_parquet(out / "table.parquet")["count"].to_numpy().reshape(2, 3, 4),
+    )
+    assert 0 <= released.min() <= released.max() <= (1 if largest == 1 else counts.sum())
+    assert (released.sum(axis=2) == counts.sum(axis=2)).all()
+    assert released[:, :, 1].sum() == counts[:, :, 1].sum()
+    assert (released != counts).any()
+    assert ("no count is above the largest" in told["checks"]) is (largest == 1)
+    if outputs == "restricted":
+        assert told["privacy"]["epsilon"] == 2
+        assert told["noise"]["sampler"] == "partial sums"
+        assert ("tables with counts from 0 to 1" in told["privacy"]["statement"]) is (largest == 1)
+        assert (told["privacy"]["delta"] == 0) is (norm == "l1")
+    assert verify(out).holds
+
+
+def test_a_largest_count_is_refused_where_it_is_not_kept(tallyveil, tmp_path, table):
+    edit(table, ('count = "children"', 'count = "children"\nlargest = 20'))
+    code, _, said = tallyveil("release", table, "--out", tmp_path / "out")
+    assert code == ConfigError.exit_code
+    assert "may be larger" in " ".join(said.split())
+    edit(
+        table, ('distance = "4"', 'distance = "4"\noutputs = "nonnegative"'), ("largest = 20", "largest = 19")
+    )
+    code, _, said = tallyveil("release", table, "--out", tmp_path / "out")
+    assert code == SchemaError.exit_code
+    assert "above 19" in " ".join(said.split())
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_restricted_law_is_declared_at_its_true_cost(tallyveil, table, tmp_path):

@@ -113,13 +113,24 @@ def test_outputs_without_an_exact_method_are_refused():
     require_outputs(Outputs.RESTRICTED, laplace, blocks)
     require_outputs(Outputs.NONNEGATIVE, gaussian, margins)
     require_outputs(Outputs.FREE, gaussian, overlapping)
-    for outputs, law, lattice in (
-        (Outputs.RESTRICTED, gaussian, blocks),
-        (Outputs.RESTRICTED, GeneralisedLaplace(Norm.L2, Fraction(1)), blocks),
-        (Outputs.RESTRICTED, laplace, margins),
-        (Outputs.RESTRICTED, laplace, many),
-        (Outputs.NONNEGATIVE, laplace, overlapping_of_many),
+    euclidean = GeneralisedLaplace(Norm.L2, Fraction(1))
+    fewer = lattice_of(ConstraintSystem.from_sets([range(1500)], 1500))
+    for lattice in (blocks, margins, overlapping):
+        for law in (laplace, euclidean):
+            require_outputs(Outputs.RESTRICTED, law, lattice)
+    require_outputs(Outputs.RESTRICTED, laplace, fewer)
+    loose = lattice_of(ConstraintSystem.from_sets([[0, 1, 2, 3], [2, 3, 4, 5], [0, 3, 5, 6]], 8))
+    require_outputs(Outputs.RESTRICTED, euclidean, loose, 1)
+    for outputs, law, lattice, largest in (
+        (Outputs.RESTRICTED, gaussian, blocks, None),
+        (Outputs.RESTRICTED, gaussian, blocks, 1),
+        (Outputs.RESTRICTED, euclidean, loose, None),
+        (Outputs.RESTRICTED, euclidean, fewer, None),
+        (Outputs.RESTRICTED, laplace, fewer, 1),
+        (Outputs.RESTRICTED, laplace, many, None),
+        (Outputs.NONNEGATIVE, laplace, overlapping_of_many, None),
+        (Outputs.NONNEGATIVE, laplace, fewer, 1),
     ):
         with pytest.raises(ConfigError) as caught:
-            require_outputs(outputs, law, lattice)
+            require_outputs(outputs, law, lattice, largest)
         assert caught.value.code == "subspace-outputs"

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,16 @@ from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table, whole_number
 from tallyveil.subspace.constraints import ConstraintSystem, Structure
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.nonnegative import draw_restricted
+from tallyveil.subspace.exact.partial_sums import (
+    LARGEST_MIXED,
+    LARGEST_STEPS,
+    PartialSums,
+    draw_by_sums,
+    partial_sums,
+)
+from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.mechanisms import GeneralisedLaplace, LatticeLaw
+from tallyveil.subspace.nonnegative import by_tilted_cells, draw_restricted
 from tallyveil.subspace.table import TableConstraints
 
 LARGEST_COUNT = 1 << 40
@@ -155,12 +163,12 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
         )
 
 
-def require_no_negative(table: ConfidentialTable) -> None:
-    """Refuse a table with negative counts: no table without them needs to have its invariants.
+def require_within(table: ConfidentialTable, largest: int | None) -> None:
+    """Refuse a table with a count below 0 or above the largest: no table within them needs to have its invariants.
 
     Raises:
-        SchemaError: some count is negative; the message does not say which.
-    Privacy: reveals one bit, pass or fail, about a table that is no table of counts.
+        SchemaError: some count is; the message does not say which.
+    Privacy: reveals one bit, pass or fail, about a table that is not what its owner says of it.
     """
     if (table.counts < 0).any():
         raise SchemaError(
@@ -168,24 +176,58 @@ def require_no_negative(table: ConfidentialTable) -> None:
             'needs to have the same invariants. Correct the table, or use outputs = "free". Nothing was spent.',
             code="bad-counts",
         )
+    if largest is not None and (table.counts > largest).any():
+        raise SchemaError(
+            f"the table has a count above {largest}, which [table] largest says is the largest that a cell can have. "
+            "Correct the table, or give a larger number that is known to the public. Nothing was spent.",
+            code="bad-counts",
+        )
+
+
+def steps_of(
+    table: ConfidentialTable, lattice: Lattice, law: LatticeLaw, largest: int | None
+) -> PartialSums | None:
+    """All states and steps of the tables with the sums of a table, from which the restricted law is drawn.
+
+    Returns:
+        The states and steps; None if the law is drawn without them, by tilted cells.
+    Raises:
+        ConfigError: there are too many.
+    Privacy: the result depends on the invariants and on the largest count alone. A refusal reveals one bit about the
+        invariants, which are published anyway.
+    """
+    if by_tilted_cells(law, lattice.structure, largest):
+        return None
+    totals = lattice.system.totals(table.counts)
+    return partial_sums(
+        lattice.structure, totals, largest, LARGEST_MIXED if law.takes_root else LARGEST_STEPS
+    )
 
 
 def restricted_table(
-    table: ConfidentialTable, address: NoiseAddress, structure: Structure, epsilon: Fraction
+    table: ConfidentialTable,
+    address: NoiseAddress,
+    structure: Structure,
+    law: GeneralisedLaplace,
+    steps: PartialSums | None,
 ) -> Integers:
-    """A table without negative counts, from the l1 Laplace law around the true table restricted to such tables.
+    """A table from the Laplace law around the true table, restricted to tables without negative counts.
 
     Args:
-        table: True counts, none negative. Confidential.
+        table: True counts, within the bounds. Confidential.
         address: Place of the draw in the address space.
-        structure: Structure of the invariants, whose block sums vanish on the lattice.
-        epsilon: Rate of the law.
+        structure: Structure of the invariants.
+        law: The law.
+        steps: States and steps of the tables with the sums of this one (`steps_of`).
     Returns:
         int64 [n_cells], with the invariants of the true table.
-    Privacy: pure, 2 epsilon times the l1 distance (docs/proofs/integer-subspace.md, section 7). How long the draw
-        takes depends on the counts.
+    Privacy: 2 epsilon times the distance in the norm of the law, to which the l2 norm adds the delta of a total
+        variation of 2**-62 (docs/proofs/integer-subspace.md, section 7). How long the draw takes depends on the counts.
     """
-    drawn = draw_restricted(address, table.counts, structure, epsilon)
+    if steps is None:
+        drawn = draw_restricted(address, table.counts, structure, law.epsilon)
+    else:
+        drawn = draw_by_sums(address, table.counts, structure, law, steps)
     drawn.setflags(write=False)
     return drawn
 

@@ -22,14 +22,17 @@ from tallyveil.products.lattice.confidential import (
     keeps_invariants,
     read_confidential_table,
     release_table,
-    require_no_negative,
     require_summable,
+    require_within,
     restricted_table,
+    steps_of,
 )
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.schema import Schema
 from tallyveil.subspace.constraints import ConstraintSystem, recognise
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.lattice import lattice_of
+from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil.subspace.nonnegative import draw_restricted
 from tallyveil.subspace.table import Margin, WeightedSum, constrain
 
@@ -230,12 +233,15 @@ def test_a_table_without_constraints_has_no_sums_that_overflow():
 
 
 def test_only_tables_without_negative_counts_have_tables_beside_them_without():
-    require_no_negative(table_of([0, 0, 1, 2, 3, 4]))
+    require_within(table_of([0, 0, 1, 2, 3, 4]), None)
+    require_within(table_of([0, 0, 1, 2, 3, 4]), 4)
+    with pytest.raises(SchemaError, match="a count above 3"):
+        require_within(table_of([0, 0, 1, 2, 3, 4]), 3)
     for place in range(SCHEMA.size):
         counts = np.zeros(SCHEMA.size, np.int64)
         counts[place] = -1
         with pytest.raises(SchemaError) as caught:
-            require_no_negative(ConfidentialTable(counts))
+            require_within(ConfidentialTable(counts), None)
         assert caught.value.code == "bad-counts"
         assert not any(character.isdigit() for character in str(caught.value))
 
@@ -252,13 +258,35 @@ def test_a_restricted_table_is_drawn_around_the_true_one():
     table = table_of([6, 5, 0, 0, 0, 7])
     structure = recognise(ConstraintSystem.from_sets([range(3), range(3, 6)], SCHEMA.size))
     place = NoiseAddress(NoiseSource(insecure_key("table")), 3, 4)
-    found = restricted_table(table, place, structure, Fraction(1, 2))
+    half, wide = GeneralisedLaplace(Norm.L1, Fraction(1, 2)), GeneralisedLaplace(Norm.L1, Fraction(50))
+    found = restricted_table(table, place, structure, half, None)
     assert found.tolist() == draw_restricted(place, table.counts, structure, Fraction(1, 2)).tolist()
     assert (found.reshape(2, 3).sum(axis=1) == [11, 7]).all()
     assert (found >= 0).all()
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 0
-    assert restricted_table(table, place, structure, Fraction(50)).tolist() == table.counts.tolist()
+    assert restricted_table(table, place, structure, wide, None).tolist() == table.counts.tolist()
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_a_restricted_table_under_sums_that_cross_is_drawn_from_their_states(norm):
+    table, law = table_of([1, 1, 0, 0, 0, 1]), GeneralisedLaplace(norm, Fraction(1, 2))
+    lattice = lattice_of(ConstraintSystem.from_sets([[0, 1, 2], [0, 3], [1, 4]], SCHEMA.size))
+    place = NoiseAddress(NoiseSource(insecure_key("table")), 3, 4)
+    steps = steps_of(table, lattice, law, 1)
+    assert steps is not None
+    found = {
+        tuple(
+            restricted_table(table, NoiseAddress(place.source, 3, i), lattice.structure, law, steps).tolist()
+        )
+        for i in range(20)
+    }
+    assert len(found) > 2
+    for counts in found:
+        assert set(counts) <= {0, 1}
+        assert keeps_invariants(table, np.array(counts), lattice.system)
+    blocks = lattice_of(ConstraintSystem.from_sets([range(6)], SCHEMA.size))
+    assert (steps_of(table, blocks, law, None) is None) is (norm == "l1")
 
 
 def test_only_noise_that_leaves_the_invariants_alone_is_released():

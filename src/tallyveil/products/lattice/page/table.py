@@ -164,11 +164,18 @@ def table_points(
         unit: What a record stands for.
     """
     return (
-        SummaryPoint("What was done", f"{_DONE[plan.get('outputs', 'free')]} {_exact_sums(plan)}"),
+        SummaryPoint(
+            "What was done", f"{_DONE[plan.get('outputs', 'free')]} {_largest(plan)}{_exact_sums(plan)}"
+        ),
         SummaryPoint("How sure a count is", _sure(manifest, counts, unit)),
         SummaryPoint("What not to conclude", _not(counts, unit)),
         SummaryPoint(f"What it means for one {unit.one}", _single_counts(manifest, plan, unit)),
     )
+
+
+def _largest(plan: Mapping[str, Any]) -> str:
+    largest = plan.get("largest")
+    return "" if largest is None else f"Only tables without a count above {grouped(largest)} can come out. "
 
 
 def _exact_sums(plan: Mapping[str, Any]) -> str:

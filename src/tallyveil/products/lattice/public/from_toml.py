@@ -27,6 +27,8 @@ from tallyveil.subspace.table import Margin, WeightedSum, constrain
 
 COLUMNS: Final = frozenset({"count", "noisy", "margin", "draw", "noise"})
 """Columns of the output tables, which no attribute may be named after."""
+LARGEST_BOUND: Final = 1 << 20
+"""Limit on the largest count that is known of a cell, so that no sum over cells overflows."""
 
 
 class TableTable(Table):
@@ -35,6 +37,12 @@ class TableTable(Table):
     path: Name = Field(description="Parquet or CSV file. The path is relative to this TOML file.")
     count: Name | None = Field(
         default=None, description="Column of counts. Without it, each row is one record."
+    )
+    largest: int | None = Field(
+        default=None,
+        ge=1,
+        le=LARGEST_BOUND,
+        description="Largest count that a cell can have, as is known to the public. Outputs other than free keep it.",
     )
     columns: dict[Name, Name] = Field(
         default_factory=dict, description="Column of each attribute whose column has another name."
@@ -187,6 +195,15 @@ class SubspaceFile(Table):
     mechanism: MechanismTable
     chain: ChainTable = Field(default_factory=ChainTable)
 
+    @model_validator(mode="after")
+    def _largest_is_kept(self) -> Self:
+        if self.table.largest is not None and self.mechanism.outputs == "free":
+            raise ValueError(
+                "[table] largest is given, but noise is added to the counts with outputs = 'free', so that they may "
+                "be larger. Leave it out, or use outputs 'nonnegative' or 'restricted'"
+            )
+        return self
+
 
 def load_subspace_plan(path: Path) -> SubspacePlan:
     """Read the file of `tallyveil subspace` and make its plan.
@@ -247,6 +264,7 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
             extrapolate=file.chain.bound == "extrapolated",
         ),
         outputs=Outputs(file.mechanism.outputs),
+        largest=file.table.largest,
     )
 
 

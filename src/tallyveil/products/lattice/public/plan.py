@@ -102,6 +102,7 @@ class StatedSubspacePlan(Declared):
     spent: Exact
     delta: Exact
     outputs: Annotated[Outputs, left_out(Outputs.FREE)] = Outputs.FREE
+    largest: Annotated[Whole | None, left_out(None)] = None
     sampler: SamplerWish
     chain: ChainSettings
 
@@ -124,6 +125,7 @@ class SubspacePlan:
         wish: The sampler that is asked for.
         chain: How a Markov chain is run, if one is needed.
         outputs: Which tables may come out: all, or those without negative counts.
+        largest: Largest count of a cell, as is known to the public; None for no bound. Only such tables come out.
     """
 
     name: str
@@ -138,6 +140,7 @@ class SubspacePlan:
     wish: SamplerWish
     chain: ChainSettings
     outputs: Outputs = Outputs.FREE
+    largest: int | None = None
 
     def __post_init__(self) -> None:
         require_record(self.law, self.distance, self.neighbours)
@@ -205,6 +208,7 @@ class SubspacePlan:
             spent=self.cost,
             delta=self.delta,
             outputs=self.outputs,
+            largest=self.largest,
             sampler=self.wish,
             chain=self.chain,
         )
@@ -225,9 +229,9 @@ def noise_of(plan: SubspacePlan, observer: "SweepObserver | None" = None) -> Noi
     lattice = plan.lattice()
     # A guarantee about pairs of tables that do not exist would say nothing.
     require_pairs(lattice, plan.law, plan.distance)
-    require_outputs(plan.outputs, plan.law, lattice)
+    require_outputs(plan.outputs, plan.law, lattice, plan.largest)
     if plan.outputs is Outputs.RESTRICTED:
-        return plan_restricted(lattice, plan.law)
+        return plan_restricted(lattice, plan.law, plan.largest)
     return plan_noise(lattice, plan.law, plan.wish, plan.chain, observer)
 
 

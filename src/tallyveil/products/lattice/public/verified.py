@@ -104,6 +104,8 @@ def table_checks(
     }
     if plan.outputs is not Outputs.FREE:
         passed["no count is negative"] = bool((written["count"] >= 0).all())
+    if plan.largest is not None:
+        passed["no count is above the largest"] = bool((written["count"] <= plan.largest).all())
     if (root / DRAWS).exists():
         drawn = collect(scan_parquet(root / DRAWS), root / DRAWS, "draws")
         vectors = drawn["noise"].to_numpy().reshape(-1, plan.schema.size)
@@ -144,6 +146,7 @@ def plan_of_table(root: Path, manifest: Manifest) -> SubspacePlan | None:
         wish=stated.sampler,
         chain=stated.chain,
         outputs=stated.outputs,
+        largest=stated.largest,
     )
     require_fits(
         plan.to_mapping() == content,

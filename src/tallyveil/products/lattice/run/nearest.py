@@ -19,13 +19,16 @@ from tallyveil.subspace.nonnegative import has_nearest, nearest_nonnegative
 _WHERE: Final = "the nearest table without negative counts"
 
 
-def nearest_table(table: Integers, lattice: Lattice, matrix: Any, order: Integers) -> Integers:
+def nearest_table(
+    table: Integers, lattice: Lattice, matrix: Any, order: Integers, largest: int | None = None
+) -> Integers:
     """The nearest table of integers from 0 with the same invariants, in the l1 distance.
 
-    Program. Let b = max(y, 0). Every table w >= 0 is b + u - v with u >= 0 and 0 <= v <= b. The l1 distance of w from y
-    is the sum of the negative counts, plus the sum of u and v, so that this sum is minimised, subject to
-    A (u - v) = A (y - b), in whole numbers. A simplex vertex that is whole and proved optimal by whole prices is the
-    answer; otherwise branch and bound with no gap is (`estimation.highs`).
+    Program. Let b be y with every count moved to the nearest one that is allowed, and m the largest count. Every table
+    of such counts is b + u - v with 0 <= u <= m - b and 0 <= v <= b. Its l1 distance from y is that of b, plus the sum
+    of u and v, so that this sum is minimised, subject to A (u - v) = A (y - b), in whole numbers. A simplex vertex that
+    is whole and proved optimal by whole prices is the answer; otherwise branch and bound with no gap is
+    (`estimation.highs`).
 
     Ties. The solver sees the cells in an order that the caller draws at random, so that equally near tables are not
     decided in favour of the same cells in every release.
@@ -38,22 +41,23 @@ def nearest_table(table: Integers, lattice: Lattice, matrix: Any, order: Integer
         lattice: The lattice of the invariants.
         matrix: Their matrix A, whole numbers [n_constraints, n_cells], sparse.
         order: A random permutation of the cells.
+        largest: Largest count of a cell; None for no bound.
     Returns:
         int64 [n_cells].
     Raises:
         SolverError: no such table exists, or branch and bound ended without a proof.
     Privacy: post-processing of the given table.
     """
-    if has_nearest(lattice.structure):
+    if has_nearest(lattice.structure) and largest is None:
         return nearest_nonnegative(table, lattice.structure, order)
-    base = np.maximum(table, 0)
+    base = np.clip(table, 0, largest)
     needed = matrix @ (table - base)
     n, seen = len(table), np.argsort(order)
     columns = np.concatenate([seen, n + seen])
     program = IntegerProgram(
         cost=np.ones(2 * n, dtype=np.int64),
         lower=np.zeros(2 * n, dtype=np.int64),
-        upper=np.concatenate([np.full(n, UNBOUNDED, dtype=np.int64), base])[columns],
+        upper=np.concatenate([np.full(n, UNBOUNDED) if largest is None else largest - base, base])[columns],
         row_lower=needed,
         row_upper=needed,
         matrix=sparse.csc_matrix(sparse.hstack([matrix, -matrix])[:, columns], dtype=np.float64),

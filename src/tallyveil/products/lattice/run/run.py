@@ -30,10 +30,11 @@ from tallyveil.products.lattice.confidential import (
     keeps_invariants,
     read_confidential_table,
     release_table,
-    require_no_negative,
     require_summable,
     require_table_header,
+    require_within,
     restricted_table,
+    steps_of,
 )
 from tallyveil.products.lattice.public.plan import (
     CONSTRAINTS,
@@ -66,6 +67,7 @@ from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.exact.partial_sums import PartialSums
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.noise_plan import (
     ErrorMargins,
@@ -195,9 +197,10 @@ class TableProduct:
             check_stated_totals(table, plan.constraints)
             require_summable(table, sums)
             if plan.outputs is not Outputs.FREE:
-                require_no_negative(table)
+                require_within(table, plan.largest)
+            steps = steps_of(table, noise.lattice, noise.law, plan.largest) if noise.restricted else None
         self.noise = noise
-        return _TableWork(plan, noise, guarantee, sums, margins, table, self.draws, watch)
+        return _TableWork(plan, noise, guarantee, sums, margins, table, steps, self.draws, watch)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -210,6 +213,7 @@ class _TableWork:
     sums: ConstraintSystem
     margins: ErrorMargins | None
     table: ConfidentialTable
+    steps: PartialSums | None
     draws: int
     watch: Stopwatch
 
@@ -283,7 +287,7 @@ def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
     # The restricted law draws the table itself; there is no noise that could be added or published apart.
     if isinstance(plan.law, GeneralisedLaplace) and noise.restricted:
         place = NoiseAddress(source, 0, _RESTRICTED_QUERY)
-        return {"count": restricted_table(work.table, place, noise.lattice.structure, plan.law.epsilon)}
+        return {"count": restricted_table(work.table, place, noise.lattice.structure, plan.law, work.steps)}
     noisy = release_table(
         work.table, noise.draw(key, range(1), work.watch.advanced)[0], plan.constraints.system
     )
@@ -294,7 +298,7 @@ def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
     words = source.numbers(0, _ORDER_QUERY, [0], 0, noise.lattice.n_cells)[0]
     order = np.argsort(np.argsort(words, kind="stable"))
     matrix = plan.constraints.system.matrix
-    return {"count": nearest_table(noisy, noise.lattice, matrix, order), UNBIASED: noisy}
+    return {"count": nearest_table(noisy, noise.lattice, matrix, order, plan.largest), UNBIASED: noisy}
 
 
 def _write_table(run: Run, work: _TableWork, counts: dict[str, Integers]) -> None:

@@ -46,8 +46,9 @@ def basis_of(system):
     return sparse.csr_matrix(lattice_of(system).basis).toarray()
 
 
+@pytest.mark.parametrize("largest", [None, 2])
 @pytest.mark.parametrize("system", [OVERLAPPING, WEIGHTED])
-def test_it_is_nearest_by_listing(system):
+def test_it_is_nearest_by_listing(system, largest):
     rng = np.random.default_rng(2)
     lattice = lattice_of(system)
     assert not has_nearest(lattice.structure)
@@ -55,13 +56,15 @@ def test_it_is_nearest_by_listing(system):
     steps = np.array(list(itertools.product(range(-12, 13), repeat=basis.shape[1])))
     for _ in range(25):
         _, table = moved(system, rng)
-        found = nearest_table(table, lattice, system.matrix, rng.permutation(len(table)))
+        found = nearest_table(table, lattice, system.matrix, rng.permutation(len(table)), largest)
         distance = int(np.abs(found - table).sum())
         assert found.min() >= 0
+        assert largest is None or found.max() <= largest
         assert (system.matrix @ found == system.matrix @ table).all()
         # Every table with these invariants that lies so near that it could be nearer.
         tables = table + steps @ basis.T
-        distances = np.abs(tables[tables.min(axis=1) >= 0] - table).sum(axis=1)
+        allowed = (tables >= 0) & (tables <= (np.inf if largest is None else largest))
+        distances = np.abs(tables[allowed.all(axis=1)] - table).sum(axis=1)
         assert distances.min() == distance
         several += (distances == distance).sum() > 1
     assert several
