@@ -3,7 +3,7 @@
 from typing import Final
 
 from tallyveil_studies.exhibit import Exhibit
-from tallyveil_studies.integer_subspace import convergence, noise, topdown_bias
+from tallyveil_studies.integer_subspace import convergence, noise, polytopes, topdown_bias
 
 EXHIBITS: Final = (
     Exhibit("table-1", "Table 1: noise on the children, l1", noise.children_l1),
@@ -21,5 +21,6 @@ EXHIBITS: Final = (
     Exhibit("unbiasedness", "Means and margins of the exact noise", noise.unbiasedness),
     Exhibit("projection", "Noise that keeps the sum, and noise then projected", noise.projected),
     Exhibit("figure-9", "Figure 9: tables without negative counts", noise.nonnegative),
+    Exhibit("polytopes", "Sums that cross and 0/1 tables, with all three outputs", polytopes.polytopes),
     Exhibit("topdown-bias", "TopDown's errors by size beside lattice noise", topdown_bias.topdown_bias),
 )

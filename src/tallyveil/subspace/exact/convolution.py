@@ -115,6 +115,7 @@ class SumLaws:
 
     law: Law
     _tables: dict[tuple[int, int], ConvolvedSums] = field(default_factory=dict, repr=False)
+    _floats: dict[int, npt.NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
     def table(self, n: int, bits: int = FLOAT_TABLE_BITS) -> ConvolvedSums:
         """The table of the sum of n >= 1 cells."""
@@ -124,11 +125,20 @@ class SumLaws:
             self._tables[n, bits] = table
         return table
 
+    def float_table(self, n: int) -> npt.NDArray[np.float64]:
+        """The table of the sum of n >= 1 cells as floats (`floats_of`). Read-only."""
+        floats = self._floats.get(n)
+        if floats is None:
+            floats = floats_of(self.table(n))
+            floats.setflags(write=False)
+            self._floats[n] = floats
+        return floats
+
     def floats(self, sizes: tuple[int, ...]) -> "FloatTables":
         """The tables for sums of these numbers of cells, as floats with relative error below 2**-49, or 0."""
         from tallyveil.kernels.subspace.sums import FloatTables  # the compiler, which only samplers need
 
-        arrays = [floats_of(self.table(n)) for n in sizes]
+        arrays = [self.float_table(n) for n in sizes]
         reaches = np.array([array.size // 2 for array in arrays], dtype=np.int64)
         starts = np.cumsum([0, *(array.size for array in arrays)])[:-1]
         values = np.concatenate(arrays)

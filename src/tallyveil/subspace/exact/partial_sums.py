@@ -448,8 +448,6 @@ def draw_by_sums(
 ) -> Integers:
     """A table within the bounds and with the sums of `counts`, from the restricted law.
 
-    The weights of the l2 law are no product over the cells. They are a mixture of Gaussian ones (`mixture`), which are.
-
     Args:
         address: Place of the draw in the address space.
         counts: int64 [n_cells], within the bounds; the true table. Confidential.
@@ -460,18 +458,21 @@ def draw_by_sums(
         int64 [n_cells].
     Privacy: twice epsilon times the distance in the norm of the law, between tables with the same sums.
     """
-    if law.takes_root:
-        sampler: VectorSampler = mixture_sampler(
-            law, counts.size, lambda laws: partial_sums_proposal(steps, laws.law, counts)
-        )
-    else:
-        proposal = partial_sums_proposal(steps, DiscreteLaplace(1 / law.epsilon), counts)
-        sampler = TrialSampler(proposal, counts.size)
     # Cells that no constraint names are at the draws with their numbers, so that the table is at the one after them.
-    drawn = counts + sampler.draw(address, [counts.size])[0]
+    drawn = counts + sampler_by_sums(counts, law, steps).draw(address, [counts.size])[0]
     if steps.largest is None:
         drawn[structure.free] = draw_alone(address, counts, structure.free, law.epsilon)
     return drawn
+
+
+def sampler_by_sums(counts: Integers, law: GeneralisedLaplace, steps: PartialSums) -> VectorSampler:
+    """Draws what a table from the restricted law differs by from the true one, except in cells that `steps` leaves out.
+
+    The weights of the l2 law are no product over the cells. They are a mixture of Gaussian ones (`mixture`), which are.
+    """
+    if law.takes_root:
+        return mixture_sampler(law, counts.size, lambda laws: partial_sums_proposal(steps, laws.law, counts))
+    return TrialSampler(partial_sums_proposal(steps, DiscreteLaplace(1 / law.epsilon), counts), counts.size)
 
 
 def _weights(law: Law, steps: PartialSums) -> Floats:

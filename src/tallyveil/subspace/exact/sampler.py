@@ -23,7 +23,7 @@ from tallyveil.errors import SolverError
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import DiscreteGaussian, Law
 from tallyveil.subspace.constraints import Structure, independent_columns
-from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, SumLaws, floats_of, unit_float
+from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, SumLaws, unit_float
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 from tallyveil.subspace.exact.split import LARGEST_ENTRIES, MOST_WORDS, BlockSplitter
 from tallyveil.subspace.lattice import flint_matrix
@@ -282,7 +282,7 @@ def accepted_sums(
     """
     ratio = np.ones(words.size)
     for b, size in enumerate(blocks):
-        table = floats_of(laws.table(size))
+        table = laws.float_table(size)
         reach = table.size // 2
         inside = np.abs(sums[:, b]) <= reach
         value = np.where(inside, table[np.clip(sums[:, b], -reach, reach) + reach], 0.0)

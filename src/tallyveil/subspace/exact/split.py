@@ -42,7 +42,7 @@ from tallyveil.kernels.subspace.sums import (
     split_sums,
 )
 from tallyveil.noise.laws import Law
-from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, SumLaws, floats_of
+from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix
 
 LARGEST_ENTRIES: Final = 1 << 22
@@ -157,7 +157,7 @@ def alias_tables(
     entries = np.empty(sum(lengths), dtype=np.uint64)
     for kind, n in enumerate(distinct.tolist()):
         reach, bits = shapes[kind]
-        left, right, whole = (floats_of(laws.table(part)) for part in (n // 2, n - n // 2, n))
+        left, right, whole = (laws.float_table(part) for part in (n // 2, n - n // 2, n))
         for t in range(-reach, reach + 1):
             first = int(starts[kind]) + ((t + reach) << bits)
             table = entries[first : first + (1 << bits)]
@@ -173,7 +173,7 @@ def _origin(t: int, column_bits: int) -> int:
 
 def _shape(laws: SumLaws, n: int, *, is_root: bool) -> tuple[int, int]:
     """(largest sum, bits of a column) for the tables of nodes with n cells."""
-    left, right, whole = (floats_of(laws.table(part)) for part in (n // 2, n - n // 2, n))
+    left, right, whole = (laws.float_table(part) for part in (n // 2, n - n // 2, n))
     beyond = whole[whole.size // 2 :][::-1].cumsum()[::-1]  # P(sum >= t), t = 0, 1, ...
     reach = 0 if is_root else int(np.count_nonzero(beyond > _TAIL / 2))
     reach = min(reach, whole.size // 2)

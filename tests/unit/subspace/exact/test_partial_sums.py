@@ -13,9 +13,13 @@ from tallyveil.noise.balls import precision
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.subspace.constraints import ConstraintSystem, recognise
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.mixture import mixture_sampler
-from tallyveil.subspace.exact.partial_sums import _units, draw_by_sums, partial_sums, partial_sums_proposal
-from tallyveil.subspace.exact.sampler import TrialSampler
+from tallyveil.subspace.exact.partial_sums import (
+    _units,
+    draw_by_sums,
+    partial_sums,
+    partial_sums_proposal,
+    sampler_by_sums,
+)
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 
 PLACE = NoiseAddress(NoiseSource(insecure_key("partial sums")), 0, 3)
@@ -37,9 +41,7 @@ def by_list(system, counts, largest):
 
 def sampler_of(system, counts, law, largest):
     steps = partial_sums(recognise(system), system.totals(counts), largest)
-    if law.takes_root:
-        return mixture_sampler(law, counts.size, lambda laws: partial_sums_proposal(steps, laws.law, counts))
-    return TrialSampler(partial_sums_proposal(steps, DiscreteLaplace(1 / law.epsilon), counts), counts.size)
+    return sampler_by_sums(counts, law, steps)
 
 
 CROSSING = ConstraintSystem.from_sets([[0, 1, 2, 3], [2, 3, 4, 5], [0, 3, 5]], 6)
