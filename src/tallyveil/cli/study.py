@@ -53,8 +53,8 @@ def study(
             help="Recompute what is not a numbered figure or table of the paper. For fdp-census: closed-forms, knots, "
             "every-delta, redistricting, dhc-persons, dhc-units, products, queries, replacement, topdown. For safetab: "
             "margins, stability. For integer-subspace: illinois, iterations, scale-reduction, unbiasedness, "
-            "projection, topdown-bias. For geographic-spines: variances, fan-out, theorem-2, remark-1, remark-2, "
-            "alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors, groups, "
+            "projection, polytopes, topdown-bias. For geographic-spines: variances, fan-out, theorem-2, remark-1, "
+            "remark-2, alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors, groups, "
             "rhode-island-groups. May be repeated.",
         ),
     ] = None,

@@ -133,6 +133,23 @@ def test_tables_without_negative_counts_are_biased_by_size(study, counties, tmp_
     assert sum(table.filter(outputs="restricted, same cost")["bias"]) == pytest.approx(0, abs=1e-9)
 
 
+def test_sums_that_cross_and_tables_of_0_and_1_have_three_outputs_at_one_cost(study, tmp_path, monkeypatch):
+    from tallyveil_studies.integer_subspace import polytopes
+
+    crossing, _, binary, _ = polytopes.examples()
+    monkeypatch.setattr(polytopes, "POLYTOPE_DRAWS", 3)
+    monkeypatch.setattr(polytopes, "examples", lambda: (crossing, binary))
+    code, said = study("--beyond", "polytopes", "--out", tmp_path / "out")
+    assert code == 0, said
+    table = pl.read_csv(tmp_path / "out" / "polytopes.csv")
+    assert table["outputs"].to_list() == ["free", "nonnegative", "restricted"] * 2
+    assert table.group_by("table").agg(pl.col("epsilon_at_1e-10").n_unique())[
+        "epsilon_at_1e-10"
+    ].to_list() == [1, 1]
+    assert table.filter(pl.col("outputs") != "free")["negative_cells"].to_list() == [0] * 4
+    assert table["steps"].to_list()[:3] == [None, None, 10_772]
+
+
 def test_the_parameters_are_those_of_the_nearest_tables():
     row = pl.DataFrame({"noise": ["one"]})
     l1 = example_with_parameters(row, "children", Norm.L1).row(0, named=True)

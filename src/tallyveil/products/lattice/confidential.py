@@ -23,9 +23,10 @@ from tallyveil.subspace.exact.partial_sums import (
     PartialSums,
     draw_by_sums,
     partial_sums,
+    sampler_by_sums,
 )
 from tallyveil.subspace.lattice import Lattice
-from tallyveil.subspace.mechanisms import GeneralisedLaplace, LatticeLaw
+from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.nonnegative import by_tilted_cells, draw_restricted
 from tallyveil.subspace.table import TableConstraints
 
@@ -185,7 +186,7 @@ def require_within(table: ConfidentialTable, largest: int | None) -> None:
 
 
 def steps_of(
-    table: ConfidentialTable, lattice: Lattice, law: LatticeLaw, largest: int | None
+    table: ConfidentialTable, lattice: Lattice, law: GeneralisedLaplace, largest: int | None
 ) -> PartialSums | None:
     """All states and steps of the tables with the sums of a table, from which the restricted law is drawn.
 
@@ -193,15 +194,19 @@ def steps_of(
         The states and steps; None if the law is drawn without them, by tilted cells.
     Raises:
         ConfigError: there are too many.
+        BudgetError: epsilon is too small or too large for the sampler.
     Privacy: the result depends on the invariants and on the largest count alone. A refusal reveals one bit about the
         invariants, which are published anyway.
     """
     if by_tilted_cells(law, lattice.structure, largest):
         return None
     totals = lattice.system.totals(table.counts)
-    return partial_sums(
+    steps = partial_sums(
         lattice.structure, totals, largest, LARGEST_MIXED if law.takes_root else LARGEST_STEPS
     )
+    # Made once before anything is spent: a law that is too narrow or too wide for it is refused here.
+    sampler_by_sums(table.counts, law, steps)
+    return steps
 
 
 def restricted_table(

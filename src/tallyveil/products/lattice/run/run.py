@@ -198,7 +198,9 @@ class TableProduct:
             require_summable(table, sums)
             if plan.outputs is not Outputs.FREE:
                 require_within(table, plan.largest)
-            steps = steps_of(table, noise.lattice, noise.law, plan.largest) if noise.restricted else None
+            steps = None
+            if noise.restricted and isinstance(plan.law, GeneralisedLaplace):
+                steps = steps_of(table, noise.lattice, plan.law, plan.largest)
         self.noise = noise
         return _TableWork(plan, noise, guarantee, sums, margins, table, steps, self.draws, watch)
 
