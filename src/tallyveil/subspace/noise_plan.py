@@ -294,9 +294,11 @@ def guarantee_record(
     }
     who = protected(nearest, plan.law, distance, neighbours)
     if plan.restricted:
+        tables = restricted_tables(plan.largest)
+        both = "" if plan.largest is None else f" The guarantee is between {tables}."
         who = (
-            f"Epsilon is twice that of the law, because the law is restricted to {restricted_tables(plan.largest)}, "
-            f"and its normaliser depends on the true table. {who}"
+            f"Epsilon is twice that of the law, because the law is restricted to {tables}, and its normaliser depends "
+            f"on the true table.{both} {who}"
         )
     if isinstance(plan.law, GeneralisedGaussian):
         epsilon, whole = gaussian_delta(plan.law, int(distance), delta, plan.total_variation)

@@ -323,10 +323,12 @@ def test_sums_that_cross_and_tables_with_a_largest_count(tallyveil, tmp_path, no
     assert released[:, :, 1].sum() == counts[:, :, 1].sum()
     assert (released != counts).any()
     assert ("no count is above the largest" in told["checks"]) is (largest == 1)
+    assert ("Only tables without a count above 1" in (out / "report.html").read_text()) is (largest == 1)
     if outputs == "restricted":
         assert told["privacy"]["epsilon"] == 2
         assert told["noise"]["sampler"] == "partial sums"
-        assert ("tables with counts from 0 to 1" in told["privacy"]["statement"]) is (largest == 1)
+        said = "The guarantee is between tables with counts from 0 to 1."
+        assert (said in told["privacy"]["statement"]) is (largest == 1)
         assert (told["privacy"]["delta"] == 0) is (norm == "l1")
     assert verify(out).holds
 
