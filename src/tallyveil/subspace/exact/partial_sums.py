@@ -54,9 +54,10 @@ from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.nonnegative import draw_alone
 
-LARGEST_STEPS: Final = 1 << 27
-"""Limit on the work for the steps: their number, each counted once and once more for every constraint that is open."""
-LARGEST_MIXED: Final = 1 << 22
+LARGEST_STEPS: Final = 1 << 28
+"""Limit on the numbers that are listed for all steps, at most 2 GiB: for each step `_NUMBERS_OF_A_STEP`, and one for
+every constraint that is open."""
+LARGEST_MIXED: Final = 1 << 23
 """The same for the l2 law, each of whose Gaussians has its own B and W."""
 
 _ROUNDS: Final = 20
@@ -65,8 +66,9 @@ _LARGEST_KEY: Final = 1 << 62
 """States are told apart by one 64-bit number."""
 _LARGEST_RANKS: Final = 1 << 24
 """Up to here a table by number finds the state of each step, and sorting does above."""
-_MULTIPLICATIONS_OF_A_STEP: Final = 16
-"""Multiplications of two arrays that take as long as one unit of this work."""
+_NUMBERS_OF_A_STEP: Final = 8
+_MULTIPLICATIONS_OF_A_NUMBER: Final = 16
+"""Multiplications of two arrays that take as long as listing one of these numbers."""
 _UP: Final = 1 + 2.0**-28
 """A sum of 2**24 positive products of floats is off by a share of at most 2**-29 in each direction."""
 _TINY: Final = 2.0**-1000
@@ -125,7 +127,7 @@ def partial_sums(
         structure: Structure of the constraints.
         totals: int64 [n_constraints], the sums of some table of counts within the bounds.
         largest: Largest count of a cell; None for no bound. Cells that no constraint names are then left out.
-        most_steps: Limit on the work (`LARGEST_STEPS`).
+        most_steps: Limit on the numbers that are listed (`LARGEST_STEPS`).
     Raises:
         ConfigError: there are more steps, or the constraints do not bound the sum of some block.
     Privacy: the result depends on the sums and the bound alone, which are published exactly.
@@ -137,7 +139,7 @@ def partial_sums(
     sizes = [int(block.size) for block in blocks]
     low, high = _ranges(columns, totals.tolist(), sizes, largest)
     work = sum((n - 1) * (most + 1) ** 2 for n, most in zip(sizes, high, strict=True))
-    left = most_steps - work // _MULTIPLICATIONS_OF_A_STEP
+    left = most_steps - work // _MULTIPLICATIONS_OF_A_NUMBER
     layers: list[Layer] = []
     needs, opened = np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
     least = (np.minimum(columns * low, columns * high)).sum(axis=1)
@@ -153,7 +155,7 @@ def partial_sums(
         most -= np.maximum(column * low[b], column * high[b])
         unplaced[named] -= 1
         first, numbers = _sums(needs, opened, column, (low[b], high[b]), (least, most))
-        left -= int(numbers.sum()) * (1 + opened.size)
+        left -= int(numbers.sum()) * (_NUMBERS_OF_A_STEP + opened.size)
         if left < 0:
             raise _too_large(len(blocks), most_steps)
         starts = np.concatenate([[0], np.cumsum(numbers)])
