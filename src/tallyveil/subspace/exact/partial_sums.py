@@ -435,7 +435,8 @@ def partial_sums_proposal(steps: PartialSums, law: Law, counts: Integers) -> Par
         tables = _of_block(layer, weights, counts, steps.largest)
         of_steps = tables[0][0][layer.sums] * after[layer.after]
         before = np.repeat(np.arange(layer.starts.size - 1), np.diff(layer.starts))
-        values.append(_scaled(np.bincount(before, of_steps, layer.starts.size - 1)))
+        summed = np.bincount(before, of_steps, layer.starts.size - 1)
+        values.append(_scaled(np.asarray(summed, dtype=np.float64)))
         within.append(tables)
         after = values[-1][0]
     return PartialSumsProposal(steps, law, counts, weights, tuple(reversed(within)), tuple(reversed(values)))
@@ -461,7 +462,7 @@ def draw_by_sums(
     Privacy: twice epsilon times the distance in the norm of the law, between tables with the same sums.
     """
     # Cells that no constraint names are at the draws with their numbers, so that the table is at the one after them.
-    drawn = counts + sampler_by_sums(counts, law, steps).draw(address, [counts.size])[0]
+    drawn: Integers = counts + sampler_by_sums(counts, law, steps).draw(address, [counts.size])[0]
     if steps.largest is None:
         drawn[structure.free] = draw_alone(address, counts, structure.free, law.epsilon)
     return drawn
