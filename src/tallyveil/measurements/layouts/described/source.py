@@ -186,6 +186,14 @@ class SourceFiles:
         frame = self.scan(geolevel, table, [NAME]).unique()
         return set(self.collect(frame, geolevel, table)[NAME])
 
+    def first_with(self, geolevel: str, table: str, columns: Sequence[str], wanted: pl.Expr) -> Path:
+        """The first file of a table that has rows of some kind, for a message; raises StoreError."""
+        for item in self.files.get((geolevel, table), ()):
+            rows = self._scan(item, geolevel, table, columns).filter(wanted).limit(1)
+            if collect(rows, item.path, _WHAT).height:
+                return item.path
+        return self.place(geolevel, table)
+
     def require_unchanged(self) -> None:
         """Refuse files that were changed since they were found: what was read from them is not what their digest names.
 
