@@ -46,12 +46,19 @@ if TYPE_CHECKING:
     from tallyveil.postprocess.intervals.residuals import QueryResiduals
 
 
-def residuals_in(folder: Path, workers: int | None = None) -> "list[QueryResiduals]":
-    """As `WithMeasurements.residuals`, of a folder."""
-    from tallyveil.postprocess.intervals.residuals import residuals_of
+def residuals_in(folder: Path, workers: int | None = None) -> "tuple[list[QueryResiduals], list[str]]":
+    """As `WithMeasurements.residuals`, of a folder; and, in words, what was measured and has no residuals."""
+    from tallyveil.postprocess.intervals.residuals import ZEROS, residuals_of
     from tallyveil.postprocess.measured import open_measurements
 
-    return residuals_of(open_measurements(folder), workers or usable_cores())
+    measured = open_measurements(folder)
+    residuals = residuals_of(measured, workers or usable_cores())
+    there = {(item.geolevel, item.query) for item in residuals if item.part != ZEROS}
+    strategy = measured.plan.strategy
+    pairs = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
+    return residuals, [
+        f"{query} at {geolevel}" for geolevel, query in pairs if (geolevel, query) not in there
+    ]
 
 
 class WithMeasurements(Opened):
@@ -92,13 +99,17 @@ class WithMeasurements(Opened):
         Args:
             workers: Number of threads; all cores by default. The numbers do not depend on it.
         Returns:
-            One entry for each geolevel and query; `is_as_stated` says whether it is within the limits of chance.
+            One entry for each geolevel and query; `is_as_stated` says whether it is within the limits of chance. With
+            more than 65,536 cells, a query of more than 1,024 answers has an entry for each of its attributes, to which
+            its answers are summed. A query has none if nothing else says anything of it, or if the covariances of such
+            a schema would not fit into memory.
         Raises:
-            ConfigError: the noise is not Gaussian, or the schema is too large for one model of all cells.
+            ConfigError: the noise is not Gaussian.
+            SchemaError: the covariances of all cells would not fit into memory.
             StoreError: not all measurements are in the folder, or they are damaged.
         Privacy: computed from noisy measurements; spends nothing.
         """
-        return residuals_in(self.path, workers)
+        return residuals_in(self.path, workers)[0]
 
     @checked
     def ask(
