@@ -25,10 +25,11 @@ from tallyveil.postprocess.derived.question import Condition, Question, refused
 from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.printable import short_name
+from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.names import closest_hint
 from tallyveil.schema.query_group import Factor, QueryGroup
-from tallyveil.schema.schema import Attribute, Schema
+from tallyveil.schema.schema import Schema
 
 MOST_ROWS: Final = 200_000
 """Rows of an answer. More are a table of the release, which `tallyveil intervals` writes part by part. Twice as many

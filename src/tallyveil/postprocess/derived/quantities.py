@@ -512,8 +512,8 @@ def quantities_of(
     if anew:
         estimate = fit.estimate(release, tree, workers=threads)
         answers = region_answers(estimate, regions, questions, workers=threads)
-        variances, lacking = answers.variances, [None] * len(chosen)
-        estimates = answers.estimates[asked.region, asked.row]
+        variances, estimates = answers.variances, answers.estimates[asked.region, asked.row]
+        lacking: list[str | None] = [None] * len(chosen)
     else:
         variances = region_variances(tree, regions, questions, workers=threads)
         estimates, lacking = _estimates(
