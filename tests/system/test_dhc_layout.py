@@ -117,6 +117,7 @@ def test_units_are_read_in_the_order_of_production(units, tmp_path, command):
     assert all(item.is_as_stated for item in made.residuals())
 
 
+@pytest.mark.nightly
 def test_another_order_of_cells_is_found(units, tmp_path):
     """Without the order of production, lists are read as the schema numbers cells: the residuals show it."""
     write_files(tmp_path / "files", units, FEW)
@@ -128,7 +129,7 @@ def test_another_order_of_cells_is_found(units, tmp_path):
     assert {"hisp*ten2", "ten3*hhage*DetailedCoupleTypeMultGenDetOwnChildSize"} <= wrong
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_all_queries_of_units_are_read_back(units, tmp_path):
     """Also those of more than a million answers."""
     names = [name for name, _ in UNITS.form.queries]

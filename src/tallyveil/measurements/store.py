@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -235,44 +235,23 @@ def answer_labels(groups: Sequence[QueryGroup]) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-class _Stored(Protocol):
-    """One query at one geolevel, as its files have it.
-
-    Attributes:
-        variances: Variance of each geounit; infinite where it is not measured, NaN where it has no row.
-        is_whole: Whether every answer of a measured geounit is there.
-    """
-
-    @property
-    def variances(self) -> NDArray[np.float64]: ...
-    @property
-    def is_whole(self) -> bool: ...
-
-    def at(self, geounits: Integers, answers: Integers) -> Integers:
-        """Value of each pair of a geounit and an answer, where all are there; 0 where it is not measured."""
-        ...
-
-    def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
-        """Values of the answers for geounits start..stop; None where one of them is not there."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _OnSupport:
-    """The answers on the support, in memory: those of geounit g are offsets[g]:offsets[g + 1]."""
+    """One query at one geolevel, of which the answers on the support were kept: all are in memory.
+
+    Attributes:
+        offsets: The answers of geounit g are `answers[offsets[g]:offsets[g + 1]]`, and so are their values.
+        answers, values: The answers and their values, rising within a geounit.
+        variances: Variance of each geounit; infinite where it is not measured, NaN where it has no row.
+    """
 
     offsets: Integers
     answers: Integers
     values: NarrowArray
     variances: NDArray[np.float64]
-    is_whole: Final = False
-
-    def at(self, geounits: Integers, answers: Integers) -> Integers:
-        """Not asked: each answer must be searched for (`measure_one_by_one`)."""
-        raise NotImplementedError
 
     def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
-        """As in `_Stored`."""
+        """Values of the answers for geounits start..stop; None where one of them was not kept."""
         values = np.zeros((stop - start, len(answers)), dtype=np.int64)
         for row, geounit in enumerate(range(start, stop)):
             if np.isinf(self.variances[geounit]):
@@ -290,7 +269,7 @@ class _OnSupport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Whole:
-    """All answers, of which some parts are in memory.
+    """One query at one geolevel with all its answers, of which some parts are in memory.
 
     Attributes:
         part, row: The part of each geounit, and its row there; -1 where it is not measured.
@@ -302,10 +281,9 @@ class _Whole:
     row: Integers
     variances: NDArray[np.float64]
     values_of: Callable[[int], NarrowArray]
-    is_whole: Final = True
 
     def at(self, geounits: Integers, answers: Integers) -> Integers:
-        """As in `_Stored`."""
+        """Value of each pair of a geounit and an answer; 0 where it is not measured."""
         values = np.zeros(len(geounits), dtype=np.int64)
         parts = self.part[geounits]
         for part in np.unique(parts[parts >= 0]).tolist():
@@ -314,7 +292,7 @@ class _Whole:
         return values
 
     def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
-        """As in `_Stored`."""
+        """Values of the answers for geounits start..stop."""
         values = np.zeros((stop - start, len(answers)), dtype=np.int64)
         parts = self.part[start:stop]
         for part in np.unique(parts[parts >= 0]).tolist():
@@ -349,7 +327,7 @@ class StoredMeasurements:
         self._spine = spine
         self._shares = shares
         self._digests = digests
-        self._loaded: dict[tuple[str, str], _Stored] = {}
+        self._loaded: dict[tuple[str, str], _OnSupport | _Whole] = {}
         self._kept: dict[Path, NarrowArray] = {}
         self._widths: dict[Path, int] = {}
         self._loading = Lock()
@@ -377,17 +355,18 @@ class StoredMeasurements:
     def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that families need, as written."""
         stored = [self._load(wanted.geolevel, group.name) for group in wanted.queries]
+        whole = [source for source in stored if isinstance(source, _Whole)]
         # Where only answers on the support were kept, each must be searched for.
-        if not all(source.is_whole for source in stored):
+        if len(whole) < len(stored):
             return measure_one_by_one(self, wanted)
         return np.concatenate(
             [
                 np.zeros(0, dtype=np.int64),
-                *(source.at(*wanted.addresses(number)) for number, source in enumerate(stored)),
+                *(source.at(*wanted.addresses(number)) for number, source in enumerate(whole)),
             ]
         )
 
-    def _load(self, geolevel: str, query: str) -> _Stored:
+    def _load(self, geolevel: str, query: str) -> _OnSupport | _Whole:
         key = geolevel, query
         # The lock is held while reading, too: two threads must not read the same large files at once.
         with self._loading:  # chunks are measured by several threads
@@ -395,7 +374,7 @@ class StoredMeasurements:
                 self._loaded[key] = self._read(geolevel, query)
             return self._loaded[key]
 
-    def _read(self, geolevel: str, query: str) -> _Stored:
+    def _read(self, geolevel: str, query: str) -> _OnSupport | _Whole:
         folder = measurement_folder(self._root, geolevel, query)
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:

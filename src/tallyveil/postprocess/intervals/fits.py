@@ -39,9 +39,6 @@ of blocks for finest geounits; arrays of estimates; and arrays of blocks for eve
 
 MOST_SETS: Final = 1 << 14
 """Most atoms of a table. The algebra of more would take long to derive, and their covariances never fit into memory."""
-TOO_LARGE: Final = "blocks-too-large"
-UNDETERMINED: Final = "table-undetermined"
-"""Codes of errors: the covariances of a table do not fit into memory; nothing that is written determines it."""
 LARGEST_SHARE: Final = 0.75
 """Share of the machine's memory above which a table is refused."""
 
@@ -195,7 +192,7 @@ def table_model(measured: UnmergedModel, group: QueryGroup, memory: int | None =
             'measurements = "small" these are all answers of the queries with at most 8,192, and of larger queries '
             "where they are few. Ask for a table that they determine, or make the intervals of such counts from "
             "another release that measures them.",
-            code=UNDETERMINED,
+            code="table-undetermined",
         )
     return merged
 
@@ -221,7 +218,7 @@ def _refuse_large(group: QueryGroup, atoms: Atoms, needed: int, has: int) -> Non
         raise SchemaError(
             f"intervals of '{group.name}' would need covariances of {atoms.n:,} sets of cells in each geounit; at most "
             f"{MOST_SETS:,} are tried. Ask for a query with fewer answers, such as one with recodes.",
-            code=TOO_LARGE,
+            code="blocks-too-large",
         )
     what = (
         f"{atoms.n:,} sets of cells in each geounit above the finest geolevel, and for {group.size:,} answers"
@@ -235,5 +232,5 @@ def _refuse_needed(names: Sequence[str], needed: int, has: int, what: str) -> No
             f"intervals of {', '.join(map(repr, names))} would need about {in_gib(needed)} of memory for {what}; this "
             f"process may use {in_gib(has)}, and a quarter is kept free. Ask for queries with fewer answers, such as "
             "those with recodes, or use a machine with more memory.",
-            code=TOO_LARGE,
+            code="blocks-too-large",
         )

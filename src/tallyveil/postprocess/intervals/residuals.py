@@ -42,7 +42,7 @@ from tallyveil.estimation.intervals.merged import ANSWERS_AT_ONCE, MergedModel, 
 from tallyveil.estimation.intervals.model import TreeModel, levels_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.postprocess.constraints import zeros_of
-from tallyveil.postprocess.intervals.fits import TOO_LARGE, UNDETERMINED, table_model
+from tallyveil.postprocess.intervals.fits import table_model
 from tallyveil.postprocess.intervals.model import whole_model
 from tallyveil.postprocess.measured import Measured
 from tallyveil.schema.names import LABEL_JOINT
@@ -220,7 +220,7 @@ def _apart(measured: Measured, model: UnmergedModel, exact: _Exact) -> Iterator[
             merged = table_model(model, table)
         except TallyveilError as error:
             # Others may still be checked, which is better than nothing: what was not is said by what is returned.
-            if error.code not in (TOO_LARGE, UNDETERMINED):
+            if error.code not in ("blocks-too-large", "table-undetermined"):
                 raise
             continue
         rows = KeptRows(MergedRows(StoredRows(measured.root, model), merged))

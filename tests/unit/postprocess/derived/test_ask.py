@@ -490,6 +490,7 @@ def test_the_difference_of_two_releases(make_small_inputs, tmp_path, release, ro
     shares = later.ask("age by Town as share of total").minus(release.ask("age by Town as share of total"))
     assert shares.table["standard_error"].null_count() == 0
     rows = json.loads(command("ask", tmp_path / "later", "age by Town", "--earlier", root, "--json"))["rows"]
+    command("ask", tmp_path / "later", "total", "--earlier", root, "--threshold", "5", code=2)
     assert [row["estimate"] for row in rows] == made.table["estimate"].to_list()
     for other, words in (
         (before, "same measurements"),
