@@ -542,6 +542,22 @@ def test_a_dhc_folder_answers_questions_without_counts(tmp_path):
     from scipy.special import ndtr
 
     assert share["probability"] == pytest.approx(float(ndtr(ahead[0] / spread[0])), abs=2e-3)
+    # The same of any two counts, with their exact covariance.
+    county = made.area("05010003")
+    counts = made.quantities({sex: county.count("sex", {"sex": sex}) for sex in ("male", "female")})
+    greater = counts.probability_greater("male", "female")
+    assert greater == pytest.approx(float(ndtr(ahead[0] / spread[0])), abs=1e-9)
+    # Districts, here of two counties and of one: a plan lists what is finest in the files.
+    (tmp_path / "plan.csv").write_text(
+        "geocode,district\n" + "".join(f"{code},{'EWE'[number]}\n" for number, code in enumerate(counties))
+    )
+    east = made.districts(tmp_path / "plan.csv").estimate(["sex"]).filter(district="E")
+    ends = np.array([1.0, 0.0, 1.0])
+    weights = np.array([np.kron(ends, part.reshape(-1)) for part in by_sex])
+    sums, spreads = least_squares(design, noisy, variances, weights)
+    assert east["estimate"].to_numpy() == pytest.approx(sums, abs=1e-5)
+    assert east["standard_error"].to_numpy() == pytest.approx(spreads, abs=1e-5)
+    assert east["published"].null_count() == 2
 
 
 def test_the_example_of_the_guide(tmp_path, monkeypatch, command):

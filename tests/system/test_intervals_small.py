@@ -17,6 +17,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.derived.quantities import ChosenCount, quantities_of
+from tallyveil.postprocess.draws.model import posterior_of
 from tallyveil.postprocess.exchange.exported import noisy_answers
 from tallyveil.postprocess.intervals import fits as interval_fits
 from tallyveil.postprocess.intervals.job import make_intervals
@@ -94,14 +95,20 @@ def test_districts_have_the_same_answers(releases):
         np.testing.assert_allclose(one[name].to_numpy(), other[name].to_numpy(), atol=1e-4)
 
 
-def test_counts_of_different_tables_together_are_refused(releases):
-    _, small = releases
+def test_counts_of_different_tables_have_one_model(releases):
+    full, small = releases
     release = open_release(small)
-    group = release.schema.query("total")
     blocks = pl.read_parquet(small / "geography.parquet")["Block"].cast(pl.String)
-    count = ChosenCount("all", blocks, group, 0)
+    chosen = [
+        ChosenCount(f"{query} {number}", area, release.schema.query(query), 0)
+        for query in release.plan["tables"]
+        for number, area in enumerate((blocks, blocks[::3]))
+    ]
+    together, apart = quantities_of(full, chosen, workers=1), quantities_of(small, chosen, workers=1)
+    np.testing.assert_allclose(apart.covariance, together.covariance, atol=1e-6)
+    np.testing.assert_allclose(apart.estimates, together.estimates, atol=1e-3)
     with pytest.raises(ConfigError) as caught:
-        quantities_of(small, [count])
+        posterior_of(release)
     assert caught.value.code == "tables-apart"
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from tests.object_store import ObjectStore
 
+import tallyveil
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.exchange.copying import copy_release
-from tallyveil.products.topdown.run.run import run_release
+from tallyveil.products.topdown.run.run import measure_release, run_release
 from tallyveil.storage.addresses import addressed
 
 KEY = insecure_key("object store")
@@ -63,6 +64,29 @@ def test_a_release_made_from_objects_is_the_one_made_from_files(small_release, s
     assert made.keys() == expected.keys()
     assert made == expected
     assert not any(SECRET in data or b"bucket" in data for data in made.values())
+
+
+def test_measurements_are_imported_from_a_store(small_release, store, tmp_path):
+    """As from the folder: the same files in a store give the same measurements and the same digests."""
+    plan = load_plan(small_release)
+    measure_release(plan, tmp_path / "measured", test_key=KEY)
+    tidy = tmp_path / "tidy"
+    tallyveil.export_measurements(tmp_path / "measured", tidy, layout="tidy")
+    (tidy / "measurements" / "_SUCCESS").touch()
+    for name, data in contents(tidy).items():
+        store.objects[f"bucket/noisy 1/{name}"] = data
+    wanted = {"description": tidy / "description.json"}
+    here = tallyveil.import_measurements(tidy, tmp_path / "here", **wanted)
+    address = addressed("s3://bucket/noisy 1")
+    there = tallyveil.import_measurements(address, tmp_path / "there", **wanted)
+    assert there.manifest.body["imported"] == here.manifest.body["imported"]
+    assert there.measurements("Town", "age*home").equals(here.measurements("Town", "age*home"))
+    assert not there.protected
+    # What has changed since the import began is not the same import.
+    name = next(name for name in store.objects if "noisy 1/measurements" in name and name.endswith("parquet"))
+    store.objects[name] = store.objects[name][:-20]
+    with pytest.raises(StoreError, match="s3://bucket/noisy 1/measurements"):
+        tallyveil.import_measurements(address, tmp_path / "again", **wanted)
 
 
 def test_an_object_that_changed_since_the_run_began_is_noticed(small_release, store, tmp_path, killed_at):

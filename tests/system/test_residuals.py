@@ -12,6 +12,9 @@ from tests.forgery.forger import changed_frame, reseal
 
 import tallyveil
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.plans import release
+from tallyveil.postprocess.intervals import fits
+from tallyveil.postprocess.intervals import residuals as residuals_module
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +108,52 @@ def test_a_mistake_is_found_where_it_was_made(measured, tmp_path, change: Callab
     residuals = tallyveil.open(wrong).residuals(workers=1)
     at = [(item.geolevel, item.query.replace("*", ".")) for item in residuals if not item.is_as_stated]
     assert tuple(place.split("/")) in at
+
+
+def test_a_model_for_each_table_says_the_same(measured, monkeypatch):
+    """Its models have all cells of this small schema, so that nothing is merged."""
+    whole = tallyveil.open(measured).residuals(workers=1)
+    monkeypatch.setattr(release, "LARGEST_SCHEMA", 1)
+    apart = tallyveil.open(measured).residuals(workers=1)
+    places = [(item.geolevel, item.query) for item in whole]
+    assert list(dict.fromkeys((item.geolevel, item.query) for item in apart)) == places
+    assert {item.part for item in apart} == {None, "structural zeros"}
+    for other in whole:
+        parts = [item for item in apart if (item.geolevel, item.query) == (other.geolevel, other.query)]
+        assert sum(item.degrees for item in parts) == pytest.approx(other.degrees, abs=1e-6)
+        squares = sum(item.ratio * item.degrees for item in parts)
+        assert squares == pytest.approx(other.ratio * other.degrees, abs=1e-5)
+        assert other.cell.place in [item.cell.place for item in parts]
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [(None, ""), *((change, place) for change, place in MISTAKES if place.endswith("age.home"))],
+)
+def test_queries_of_many_answers_are_checked_by_attribute(measured, tmp_path, monkeypatch, change, place):
+    monkeypatch.setattr(release, "LARGEST_SCHEMA", 1)
+    monkeypatch.setattr(residuals_module, "MOST_CHECKED", 2)
+    wrong = tmp_path / "wrong"
+    shutil.copytree(measured, wrong)
+    if change is not None:
+        changed_frame(wrong / "measurements" / place / "part-00000.parquet", change)
+        reseal(wrong)
+    residuals = tallyveil.open(wrong).residuals(workers=1)
+    by_attribute = {(item.query, item.part) for item in residuals}
+    assert {("age*home", "summed to age"), ("age*home", "summed to home"), ("total", None)} <= by_attribute
+    assert ("age*home", None) not in by_attribute
+    at = [(item.geolevel, item.query.replace("*", ".")) for item in residuals if not item.is_as_stated]
+    assert tuple(place.split("/")) in at if change is not None else not at
+
+
+def test_what_does_not_fit_into_memory_is_said(measured, monkeypatch, command):
+    """What needs no other measurement is checked all the same."""
+    monkeypatch.setattr(release, "LARGEST_SCHEMA", 1)
+    monkeypatch.setattr(fits, "MOST_SETS", 4)
+    said = json.loads(command("measurements", "check", measured, "--json"))
+    assert "age*home at Town" in said["unchecked"]
+    assert {(item["query"], item["part"]) for item in said["residuals"]} == {("age*home", "structural zeros")}
+    assert said["as_stated"] is True
 
 
 def test_the_command_names_the_query_and_has_its_own_exit_code(measured, tmp_path, command):

@@ -87,7 +87,8 @@ class Area:
     ) -> "District":
         """Published counts, unbiased estimates, exact standard errors and intervals of this area.
 
-        Standard errors follow from the plan. Estimates are sums of those in `intervals/`, which `add_intervals` makes.
+        Standard errors follow from the plan. Estimates of a release are sums of those in `intervals/`, which
+        `add_intervals` makes; those of measurements alone are made of the noisy answers.
 
         Args:
             queries: Queries; None for those of the release's tables.

@@ -67,6 +67,12 @@ def answer_in_file(
             "of them.",
             code="bad-flag",
         )
+    if threshold is not None and earlier is not None:
+        raise ConfigError(
+            "--threshold NUMBER is for the numbers of one release, and --earlier RUN asks for the difference of two. "
+            "Give one of them.",
+            code="bad-flag",
+        )
     if district_column is not None and district is None:
         raise ConfigError(
             "--district-column NAME can be given only together with --district FILE.", code="bad-flag"

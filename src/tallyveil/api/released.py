@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import polars as pl
 
-from tallyveil.api.areas import (
-    Area,
-    Count,
-    DistrictPlan,
-    Geocodes,
-    answer_named,
-    area_of,
-    counts_by_name,
-    query_named,
-    series_of_geocodes,
-)
+from tallyveil.api.areas import query_named
 from tallyveil.api.arguments import (
     AnyPath,
     Cluster,
@@ -58,10 +48,7 @@ from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 
 if TYPE_CHECKING:
     from tallyveil.explore.site import ExplorerSite
-    from tallyveil.geography.areas import Hierarchies
     from tallyveil.plans.release import StatedPlan
-    from tallyveil.postprocess.derived.district import District
-    from tallyveil.postprocess.derived.quantities import Quantities
     from tallyveil.postprocess.intervals.job import IntervalsOutcome
     from tallyveil.runs.executors import Where
     from tallyveil.runs.observer import Observer
@@ -180,152 +167,6 @@ class Release(WithMeasurements):
             )
         return pl.concat(frames)
 
-    @checked
-    def area(self, code: str, geolevel: Name | None = None) -> Area:
-        """A geounit or an entity, whose counts can be estimated and compared.
-
-        Args:
-            code: Geocode of a geounit, name of an entity, or else a name in the release's table of names.
-            geolevel: Its geolevel, or its family of entities; None if only one of these has the code or name.
-        Returns:
-            The area.
-        Raises:
-            GeographyError: nothing has this code or name, or several areas have it.
-        """
-        from tallyveil.postprocess.derived.district import finest_geocodes
-
-        # As a set of finest geounits, so that geounits, entities and districts are estimated in one way.
-        return Area(self, finest_geocodes(self._hierarchies, code, geolevel))
-
-    def district(self, geocodes: Geocodes | Path) -> Area:
-        """Any set of finest geounits, whose counts can be estimated.
-
-        Args:
-            geocodes: Geocodes of the finest geounits, each once; or the Path of a file of them.
-        Returns:
-            The area.
-        Raises:
-            GeographyError: there are no geocodes, or they are not text, unknown or given twice.
-            ConfigError, StoreError: the file cannot be read, or is a districting plan, which `districts` reads.
-        """
-        from tallyveil.postprocess.derived.district import area_family
-
-        if isinstance(geocodes, Path):
-            from tallyveil.geography.tables import read_districts
-
-            read = read_districts(as_path(geocodes, "geocodes"), None, "districts(..., column=NAME)")
-            geocodes = read.only("district")
-        codes = series_of_geocodes(geocodes)
-        # Only built and thrown away: what could not be estimated is refused here and not at the first use.
-        area_family(self._hierarchies.spine, {"the district": codes})  # refuses what could not be estimated
-        return Area(self, codes)
-
-    @checked
-    def districts(self, plan: AnyPath, column: Name | None = None) -> DistrictPlan:
-        """All districts of a plan: a file that says the district of each finest geounit.
-
-        Args:
-            plan: A block assignment file, or another file with a column geocode, BLOCKID, GEOID or GEOID20.
-            column: Column of the districts; None for the only other column whose values differ.
-        Returns:
-            The districts, and the finest geounits that are in none.
-        Raises:
-            ConfigError: there is no such column, or it is not clear which column names the districts.
-            GeographyError: a finest geounit is listed twice, or none has a district.
-            StoreError: the file is missing or unreadable.
-        """
-        from tallyveil.geography.tables import read_districts
-
-        read = read_districts(Path(plan), column, "column=NAME")
-        if read.column is None:
-            raise ConfigError(
-                f"{read.path} names no districts: it lists the finest geounits of one. Give "
-                "release.district(Path(...)), or a file with a column of districts.",
-                code="district-plan",
-            )
-        return DistrictPlan(
-            self, read.column, {name: Area(self, part) for name, part in read.geocodes.items()}
-        )
-
-    @checked
-    def quantities(
-        self,
-        counts: Mapping[str, Count],
-        *,
-        level: Number = 0.95,
-        with_bounds: bool = True,
-        workers: Workers | None = None,
-    ) -> "Quantities":
-        """Chosen counts together, with the exact covariances of their estimates.
-
-        Sums, differences, shares, ratios and tests of equality follow from them. Estimates are sums of those in
-        `intervals/`, which `add_intervals` makes. Covariances follow from the plan.
-
-        Args:
-            counts: The counts that `Area.count` gives, by names of your choice.
-            level: Coverage of every interval.
-            with_bounds: Whether the zeros of the release's public bounds are used.
-            workers: Number of threads; None for one per core.
-        Returns:
-            The counts, and methods for what follows from them.
-        Raises:
-            ConfigError: no counts are given, or counts of another release, or the level is out of range.
-            SchemaError: there is no such query or label.
-        """
-        from tallyveil.postprocess.derived.quantities import ChosenCount, quantities_of
-
-        # What is computed below must be of the release that was opened.
-        self._read_again()
-        chosen = []
-        for name, count in counts_by_name(counts).items():
-            geocodes = area_of(count.area, self).geocodes
-            chosen.append(ChosenCount(name, geocodes, *answer_named(self, count.query, count.labels)))
-        return quantities_of(
-            self.path,
-            chosen,
-            level=level,
-            with_bounds=with_bounds,
-            workers=workers,
-        )
-
-    def difference(
-        self,
-        first: Area | Geocodes,
-        second: Area | Geocodes | None = None,
-        *,
-        queries: Sequence[str] | None = None,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        with_bounds: bool = True,
-        workers: int | None = None,
-    ) -> "District":
-        """Counts of the first area minus those of the second, with their exact standard errors.
-
-        Args:
-            first, second: Areas, or geocodes of their finest geounits. Both must be given.
-            queries, level, simultaneous, with_bounds, workers: As for `Area.estimate`.
-        Returns:
-            The differences; `to_frame()` makes a table of them.
-        Raises:
-            GeographyError: a geocode is unknown or given twice.
-            ConfigError: an area is missing, is of another release, or is a release; else as `Area.estimate`.
-        """
-        area = area_of(first, self)
-        if second is None:  # somebody may think of a release as the other side of a difference
-            raise ConfigError(
-                "difference has one area, wanted two of this release: release.difference(first, second). Give the area "
-                "to subtract, too.",
-                code="bad-argument",
-            )
-        return area.estimate(
-            queries,
-            minus=second,
-            level=level,
-            simultaneous=simultaneous,
-            with_bounds=with_bounds,
-            workers=workers,
-        )
-
     def add_intervals(
         self,
         queries: Sequence[str] | None = None,
@@ -433,12 +274,6 @@ class Release(WithMeasurements):
         from tallyveil.plans.fitting import stated_plan
 
         return stated_plan(self.path / PLAN, self.manifest.body["plan"])
-
-    @cached_property
-    def _hierarchies(self) -> "Hierarchies":
-        from tallyveil.files.geography import read_hierarchies
-
-        return read_hierarchies(self.path)
 
     def _refuse_large(self, area: str, group: QueryGroup) -> None:
         """Refuse a table of many answers whose rows do not fit into memory; raises ConfigError."""

@@ -54,8 +54,8 @@ def ask(
         float | None,
         typer.Option(
             "--threshold",
-            help="A share, or a deviation without its sign: say with which probability each row is above it (a "
-            "deviation: within it), and what is safe to say.",
+            help="A count, a share, or a deviation without its sign: say with which probability each row is above it "
+            "(a deviation: within it), and what is safe to say.",
         ),
     ] = None,
     per: Annotated[

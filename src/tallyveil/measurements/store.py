@@ -14,7 +14,7 @@ Folder names follow `tallyveil.storage.paths.file_name`, so the `*` of a query b
 are stored next to those of the queries, in `measurements/<geolevel>/integer-subspace.<query>.parquet`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -37,13 +37,16 @@ from tallyveil.schema.counts import narrow
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import damaged
 from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.read import read_published
+from tallyveil.storage.read import published_schema, read_published
 from tallyveil.storage.write import file_digest, write_parquet
 
 FOLDER = "measurements"
 ANSWER_LABELS = f"{FOLDER}/answers.parquet"
 VALUES_PER_PART = 1 << 23
 """Noisy answers in a file, 8 million: 64 MiB while it is written. Another number would give other files."""
+KEPT_BYTES: Final = 1 << 30
+"""Bytes of noisy answers that stay in memory: 32 parts. Half as many are enough where files have the order of the
+spine. In another order, parts of a large query are read again and again."""
 _WHOLE: Final = (pl.List(pl.Int32), pl.List(pl.Int64))
 _RESTORE: Final = "Restore the file from a copy of the release."
 
@@ -233,34 +236,22 @@ def answer_labels(groups: Sequence[QueryGroup]) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stored:
-    """One query at one geolevel, as read: the answers kept of geounit g are offsets[g]:offsets[g + 1].
+class _OnSupport:
+    """One query at one geolevel, of which the answers on the support were kept: all are in memory.
 
-    Where every answer was kept, `answers` is None: answer a of a measured geounit g is at offsets[g] + a.
+    Attributes:
+        offsets: The answers of geounit g are `answers[offsets[g]:offsets[g + 1]]`, and so are their values.
+        answers, values: The answers and their values, rising within a geounit.
+        variances: Variance of each geounit; infinite where it is not measured, NaN where it has no row.
     """
 
     offsets: Integers
-    answers: Integers | None
+    answers: Integers
     values: NarrowArray
     variances: NDArray[np.float64]
 
-    def at(self, geounits: Integers, answers: Integers) -> Integers:
-        """Value of each pair of a geounit and an answer, where every answer was kept; 0 where it is not measured."""
-        values = np.zeros(len(geounits), dtype=np.int64)
-        measured = np.isfinite(self.variances[geounits])
-        values[measured] = self.values[self.offsets[geounits[measured]] + answers[measured]]
-        return values
-
     def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
         """Values of the answers for geounits start..stop; None where one of them was not kept."""
-        if self.answers is None:
-            values = np.zeros((stop - start, len(answers)), dtype=np.int64)
-            measured = np.isfinite(self.variances[start:stop])
-            # All measured geounits have the same number of answers. The shape of no values could not be told.
-            if n_measured := int(measured.sum()):
-                stored = self.values[self.offsets[start] : self.offsets[stop]]
-                values[measured] = stored.reshape(n_measured, -1)[:, answers]
-            return values
         values = np.zeros((stop - start, len(answers)), dtype=np.int64)
         for row, geounit in enumerate(range(start, stop)):
             if np.isinf(self.variances[geounit]):
@@ -276,10 +267,45 @@ class _Stored:
         return values
 
 
-class StoredMeasurements:
-    """Measurements read from the files of a run. The queries that were asked for stay in memory.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Whole:
+    """One query at one geolevel with all its answers, of which some parts are in memory.
 
-    A sweep up the spine asks for all geolevels by turns. The finest geolevel has most of the numbers.
+    Attributes:
+        part, row: The part of each geounit, and its row there; -1 where it is not measured.
+        variances: Variance of each geounit; infinite where it is not measured.
+        values_of: The values of a part, by its number; shape (rows, answers).
+    """
+
+    part: Integers
+    row: Integers
+    variances: NDArray[np.float64]
+    values_of: Callable[[int], NarrowArray]
+
+    def at(self, geounits: Integers, answers: Integers) -> Integers:
+        """Value of each pair of a geounit and an answer; 0 where it is not measured."""
+        values = np.zeros(len(geounits), dtype=np.int64)
+        parts = self.part[geounits]
+        for part in np.unique(parts[parts >= 0]).tolist():
+            here = np.flatnonzero(parts == part)
+            values[here] = self.values_of(part)[self.row[geounits[here]], answers[here]]
+        return values
+
+    def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
+        """Values of the answers for geounits start..stop."""
+        values = np.zeros((stop - start, len(answers)), dtype=np.int64)
+        parts = self.part[start:stop]
+        for part in np.unique(parts[parts >= 0]).tolist():
+            here = np.flatnonzero(parts == part)
+            values[here] = self.values_of(part)[np.ix_(self.row[start + here], answers)]
+        return values
+
+
+class StoredMeasurements:
+    """Measurements read from the files of a run.
+
+    Of parts with every answer, those that were asked for last stay in memory (`KEPT_BYTES`): a state has more numbers
+    than memory. A run asks for geounits in the order of the spine, as most files have them.
     """
 
     def __init__(
@@ -301,7 +327,9 @@ class StoredMeasurements:
         self._spine = spine
         self._shares = shares
         self._digests = digests
-        self._loaded: dict[tuple[str, str], _Stored] = {}
+        self._loaded: dict[tuple[str, str], _OnSupport | _Whole] = {}
+        self._kept: dict[Path, NarrowArray] = {}
+        self._widths: dict[Path, int] = {}
         self._loading = Lock()
 
     def measure(
@@ -327,17 +355,18 @@ class StoredMeasurements:
     def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that families need, as written."""
         stored = [self._load(wanted.geolevel, group.name) for group in wanted.queries]
+        whole = [source for source in stored if isinstance(source, _Whole)]
         # Where only answers on the support were kept, each must be searched for.
-        if any(source.answers is not None for source in stored):
+        if len(whole) < len(stored):
             return measure_one_by_one(self, wanted)
         return np.concatenate(
             [
                 np.zeros(0, dtype=np.int64),
-                *(source.at(*wanted.addresses(number)) for number, source in enumerate(stored)),
+                *(source.at(*wanted.addresses(number)) for number, source in enumerate(whole)),
             ]
         )
 
-    def _load(self, geolevel: str, query: str) -> _Stored:
+    def _load(self, geolevel: str, query: str) -> _OnSupport | _Whole:
         key = geolevel, query
         # The lock is held while reading, too: two threads must not read the same large files at once.
         with self._loading:  # chunks are measured by several threads
@@ -345,7 +374,7 @@ class StoredMeasurements:
                 self._loaded[key] = self._read(geolevel, query)
             return self._loaded[key]
 
-    def _read(self, geolevel: str, query: str) -> _Stored:
+    def _read(self, geolevel: str, query: str) -> _OnSupport | _Whole:
         folder = measurement_folder(self._root, geolevel, query)
         parts = sorted(folder.glob("part-*.parquet"))
         if not parts:
@@ -354,38 +383,88 @@ class StoredMeasurements:
                 "measured there, or restore the folder.",
                 code="measurements-missing",
             )
+        level = self._spine.level_index(geolevel)
+        if "answers" not in published_schema(parts[0]):
+            return self._whole(folder, parts, level)
         # Parts may have different widths; they can be joined in one type only.
         wide = pl.col("values").cast(pl.List(pl.Int64))
         frame = pl.concat([self._read_part(part).with_columns(wide) for part in parts])
-        level = self._spine.level_index(geolevel)
-        full = "answers" not in frame.columns
         measured = self._measured(level)
-        rows = np.flatnonzero(measured)
-        # Files that a run wrote have the order of the spine, so that nothing need be searched.
-        if not frame["geocode"].equals(self._spine.geocodes[level].text.gather(rows)):
-            rows = self._spine.locate(level, frame["geocode"])
-        # Full files have exactly the measured geounits, all with the same number of answers.
-        complete = np.array_equal(np.sort(rows), np.flatnonzero(measured)) and (
-            frame["values"].list.len().n_unique() <= 1
-        )
-        # An unknown geounit, one twice, or one that lacks: each would shift answers to other geounits.
-        if bool((rows < 0).any()) or len(np.unique(rows)) < len(rows) or (full and not complete):
-            raise StoreError(
-                f"the measurements in {folder} are of another geography than the one given. Give the geography that "
-                "they were made with.",
-                code="measurements-mismatch",
-            )
+        rows = self._places(folder, level, frame["geocode"])
         # Imported files may be in any order; memory has the order of the spine.
         frame = frame[np.argsort(rows)]
         lengths = np.zeros(self._spine.n_geounits(level), dtype=np.int64)
-        lengths[rows] = frame["values"].list.len().to_numpy()[np.argsort(np.argsort(rows))]
-        answers = None if full else _joined_lists(frame["answers"])
+        lengths[np.sort(rows)] = frame["values"].list.len().to_numpy()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         # NaN for measured geounits without a row, so that a use of them cannot go unnoticed.
         variances = np.full(self._spine.n_geounits(level), np.nan)
         variances[~measured] = np.inf
         variances[np.sort(rows)] = frame["variance"].to_numpy()
-        return _Stored(offsets, answers, narrow(_joined_lists(frame["values"])), variances)
+        answers, values = (_joined_lists(frame[name]) for name in ("answers", "values"))
+        return _OnSupport(offsets, answers, narrow(values), variances)
+
+    def _whole(self, folder: Path, parts: Sequence[Path], level: int) -> _Whole:
+        """Where each geounit is, and its variance: all but the values, which are read when they are asked for."""
+        frames = []
+        for path in parts:
+            _lists_of(path, published_schema(path))
+            frames.append(read_published(path, ["geocode", "variance"]))
+            _require_variances(path, frames[-1])
+        begins = np.cumsum([0, *(frame.height for frame in frames)])
+        frame = pl.concat(frames)
+        rows = self._places(folder, level, frame["geocode"])
+        # Files have exactly the measured geounits.
+        if not np.array_equal(np.sort(rows), np.flatnonzero(self._measured(level))):
+            raise _other_geography(folder)
+        n = self._spine.n_geounits(level)
+        part, row, variances = np.full(n, -1), np.full(n, -1), np.full(n, np.inf)
+        place = np.arange(len(rows))
+        part[rows] = np.searchsorted(begins, place, side="right") - 1
+        row[rows] = place - begins[part[rows]]
+        variances[rows] = frame["variance"].to_numpy()
+        codes = self._spine.geocodes[level].text
+
+        def values_of(number: int) -> NarrowArray:
+            # Of this part, the geounits by their rows.
+            inside = rows[begins[number] : begins[number + 1]]
+            return self._values(folder, parts[number], codes.gather(inside), variances[inside])
+
+        return _Whole(part, row, variances, values_of)
+
+    def _values(
+        self, folder: Path, path: Path, codes: pl.Series, variances: NDArray[np.float64]
+    ) -> NarrowArray:
+        """The values of one part, whose geounits and variances are known; raises StoreError."""
+        with self._loading:  # two threads must not read the same large file at once
+            kept = self._kept.pop(path, None)
+            if kept is None:
+                frame = self._read_part(path)
+                sizes = frame["values"].list.len()
+                # What was changed since the geocodes were read would shift answers to other geounits.
+                same = frame["geocode"].equals(codes) and bool(
+                    (frame["variance"].to_numpy() == variances).all()
+                )
+                width = self._widths.setdefault(folder, int(sizes[0])) if frame.height else 0
+                if not same or bool((sizes != width).any()):
+                    raise _other_geography(folder)
+                flat = frame["values"].explode(empty_as_null=False).to_numpy()
+                kept = narrow(flat.reshape(frame.height, width))
+            self._kept[path] = kept  # at the end, so that what was not asked for the longest time goes first
+            used = sum(values.nbytes for values in self._kept.values())
+            while used > KEPT_BYTES and len(self._kept) > 1:
+                used -= self._kept.pop(next(iter(self._kept))).nbytes
+        return kept
+
+    def _places(self, folder: Path, level: int, codes: pl.Series) -> Integers:
+        """The geounit of each row of the files, each once; raises StoreError."""
+        rows = np.flatnonzero(self._measured(level))
+        # Files that a run wrote have the order of the spine, so that nothing need be searched.
+        if not codes.equals(self._spine.geocodes[level].text.gather(rows)):
+            rows = self._spine.locate(level, codes)
+        # An unknown geounit, or one twice: each would shift answers to other geounits.
+        if bool((rows < 0).any()) or len(np.unique(rows)) < len(rows):
+            raise _other_geography(folder)
+        return rows
 
     def _read_part(self, path: Path) -> pl.DataFrame:
         frame = read_published(path)
@@ -406,6 +485,14 @@ class StoredMeasurements:
         return np.ones(self._spine.n_geounits(level), dtype=np.bool_)
 
 
+def _other_geography(folder: Path) -> StoreError:
+    return StoreError(
+        f"the measurements in {folder} are of another geography than the one given. Give the geography that they were "
+        "made with.",
+        code="measurements-mismatch",
+    )
+
+
 def _joined_lists(column: pl.Series) -> Integers:
     return column.explode(empty_as_null=False).cast(pl.Int64).to_numpy()
 
@@ -420,18 +507,30 @@ def require_part(path: Path, frame: pl.DataFrame) -> None:
         StoreError: a column is missing or has another type, a value is missing, or a geounit has other numbers of
             answers and of values.
     """
-    kinds = frame.schema
+    lists = _lists_of(path, frame.schema)
+    lengths = frame.select(pl.col(lists).list.len())
+    # A null inside a list is no null of the column, so lengths without nulls are compared.
+    whole = frame.select(pl.col(lists).list.drop_nulls().list.len())
+    if any(frame[name].null_count() for name in lists) or not lengths.equals(whole):
+        raise _damaged(path, "a value")
+    if "answers" in lists and not (lengths["values"] == lengths["answers"]).all():
+        raise _damaged(path, "a value for each answer")
+    _require_variances(path, frame)
+
+
+def _lists_of(path: Path, kinds: Mapping[str, pl.DataType]) -> list[str]:
+    """The columns of lists in a part, whose columns must be those of the layout; raises StoreError."""
     lists = [name for name in ("values", "answers") if name in kinds]
     fits = kinds.get("geocode") == pl.String and kinds.get("variance") == pl.Float64 and "values" in lists
     if not fits or any(kinds[name] not in _WHOLE for name in lists):
         raise _damaged(path, "the columns geocode, values and variance, and their types")
-    lengths = frame.select(pl.col(lists).list.len())
-    # A null inside a list is no null of the column, so lengths without nulls are compared.
-    whole = frame.select(pl.col(lists).list.drop_nulls().list.len())
-    if any(frame[name].null_count() for name in frame.columns) or not lengths.equals(whole):
+    return lists
+
+
+def _require_variances(path: Path, frame: pl.DataFrame) -> None:
+    """Refuse a part with a geounit without a variance, or without a geocode; raises StoreError."""
+    if frame["geocode"].null_count() or frame["variance"].null_count():
         raise _damaged(path, "a value")
-    if "answers" in lists and not (lengths["values"] == lengths["answers"]).all():
-        raise _damaged(path, "a value for each answer")
     # NaN is not finite, and a variance of 0 would be an infinite precision.
     if not frame["variance"].is_finite().all() or not (frame["variance"] > 0).all():
         raise _damaged(path, "a variance")

@@ -8,6 +8,7 @@ damaged, and every fault becomes one kind of error.
 import csv
 import difflib
 import errno
+import hashlib
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.printable import header_of, present_columns
 from tallyveil.storage.addresses import address_of, is_object
 from tallyveil.storage.json_files import damaged, parsed
-from tallyveil.storage.write import refuse_unfinished_folder
+from tallyveil.storage.write import file_digest, refuse_unfinished_folder
 
 
 def is_input(path: Path, what: str) -> bool:
@@ -65,6 +66,44 @@ def input_size(path: Path, what: str) -> int:
     return identity(path, what).size
 
 
+def input_stamp(path: Path, what: str) -> tuple[object, ...]:
+    """What tells a file or an object from one that has taken its place, asked without reading it.
+
+    Args:
+        path, what: As for `is_input`.
+    Raises:
+        OSError: there is no such file.
+        StoreError: the object is not there, or cannot be read.
+    """
+    if not is_object(path):
+        status = path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    from tallyveil.storage.object_store import identity
+
+    stated = identity(path, what)
+    return stated.size, stated.tag
+
+
+def input_digest(path: Path, what: str) -> str:
+    """SHA-256 of a file or an object, in hexadecimal; arguments and errors as for `open_input`."""
+    if not is_object(path):
+        return file_digest(path)
+    digest = hashlib.sha256()
+    with open_input(path, what) as stream:
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def inputs_below(folder: Path) -> list[Path]:
+    """All that lies below a folder, at any depth, by path; of an object store, the objects; raises StoreError."""
+    if not is_object(folder):
+        return sorted(folder.rglob("*")) if folder.is_dir() else []
+    from tallyveil.storage.object_store import object_names
+
+    return sorted(folder / name for name in object_names(folder))
+
+
 def held(path: Path, what: str) -> AbstractContextManager[object]:
     """Hold an object to be the same before and after a block that reads it; arguments as for `is_input`.
 
@@ -95,6 +134,8 @@ def object_settings() -> dict[str, Any]:
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a file that it cannot read. The texts of these errors may quote the file."""
 
+_PIECE: Final = 1 << 20
+"""Number of bytes that are read at once for a digest."""
 LONGEST_HEADER: Final = 1 << 20
 """Largest number of bytes read as the header line of a text file."""
 
@@ -246,11 +287,16 @@ def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
     Raises:
         StoreError: the file is damaged, or a column has the wrong type.
     """
+    with held(path, what):
+        return collect_below(frame, path, what)
+
+
+def collect_below(frame: pl.LazyFrame, folder: Path, what: str) -> pl.DataFrame:
+    """Run a query on the files of a folder, which whoever asks holds to be the same; raises the errors of `collect`."""
     try:
-        with held(path, what):
-            return frame.collect(engine="streaming")
+        return frame.collect(engine="streaming")
     except UNREADABLE as error:
-        raise _unreadable(path, what, error) from None
+        raise _unreadable(folder, what, error) from None
 
 
 def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.DataFrame]:
@@ -326,8 +372,10 @@ def parquet_columns(path: Path) -> list[str]:
 
 
 def parquet_metadata(path: Path) -> dict[str, str]:
-    """The key-value metadata of a Parquet file, from exactly this path."""
-    with path.open("rb") as stream:  # given a path, polars would interpret some characters as a pattern
+    """The key-value metadata of a Parquet file or object, from exactly this path."""
+    with open_input(
+        path, "Parquet"
+    ) as stream:  # given a path, polars would interpret some characters as a pattern
         return pl.read_parquet_metadata(stream)
 
 

@@ -91,6 +91,33 @@ def test_reading_gives_what_was_measured(written):
     assert np.array_equal(read.variances, measured.variances)
 
 
+@pytest.mark.parametrize("kept", [1, 1 << 30])
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_a_part_at_a_time_gives_the_same(written, monkeypatch, kept, order):
+    """However few parts stay in memory, and whatever the order of the geounits over all files."""
+    root, source = written
+    folder = root / "measurements" / "Block" / "voting_age.race_ethnicity"
+    frame = pl.concat([pl.read_parquet(path) for path in sorted(folder.iterdir())])[order]
+    for number, path in enumerate(sorted(folder.iterdir())):
+        frame[3 * number : 3 * number + 3].write_parquet(path)
+    monkeypatch.setattr(store, "KEPT_BYTES", kept)
+    stored = store.StoredMeasurements(root, SPINE)
+    answers = np.array([3, 0, 9])
+    for start, stop in ((0, 10), (8, 10), (2, 7)):
+        read, measured = (of.measure("Block", QUERY.name, start, stop, answers) for of in (stored, source))
+        assert np.array_equal(read.values, measured.values)
+        assert np.array_equal(read.variances, measured.variances)
+    assert len(stored._kept) == (1 if kept == 1 else 4)
+    # A part that is replaced after its geounits were read is not taken for what it was.
+    last = sorted(folder.iterdir())[-1]
+    pl.read_parquet(last).with_columns(variance=pl.lit(9.0)).write_parquet(last)
+    other = store.StoredMeasurements(root, SPINE)
+    other.measure("Block", QUERY.name, *((0, 1) if order.step is None else (9, 10)), answers)
+    frame[3:6].write_parquet(last)
+    with pytest.raises(StoreError, match="another geography"):
+        other.measure("Block", QUERY.name, 0, 10, answers)
+
+
 def test_other_geography_or_no_files_are_errors(written):
     root, _ = written
     with pytest.raises(StoreError, match="no measurements"):

@@ -30,7 +30,7 @@ from tallyveil.plans.from_toml.descriptions import Description, packaged_descrip
 from tallyveil.schema.presets import load_preset, preset_names
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import toml_key, toml_value
-from tallyveil.storage.read import UNREADABLE, collect
+from tallyveil.storage.read import UNREADABLE, collect, inputs_below
 
 MOST_ROWS: Final = 200_000
 """Rows of a table that are looked at. Twice as many take twice the time, and names that come later are missing in the
@@ -137,7 +137,7 @@ def drafted_description(root: Path) -> str:
 
 def _tables(root: Path) -> list[_Table]:
     groups: dict[str, list[tuple[Path, dict[str, str]]]] = {}
-    for path in sorted(root.rglob("*")) if root.is_dir() else []:
+    for path in inputs_below(root):
         if path.name.endswith((".parquet", ".csv", ".csv.gz", ".csv.zst")) and is_table_file(path):
             pattern, names = _pattern(root, path)
             groups.setdefault(pattern, []).append((path, names))

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Floats
 from tallyveil.estimation.intervals.answers import Answers, region_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance
-from tallyveil.estimation.intervals.fit import TreeEstimate, fit_tree
+from tallyveil.estimation.intervals.fit import TreeEstimate
 from tallyveil.estimation.intervals.indices import Index, index_of, quantile_sums, quantiles_of
 from tallyveil.estimation.intervals.interval import NO_INTERVALS, refuse_level, sentence_of
 from tallyveil.estimation.intervals.joint import Asked
@@ -40,19 +40,19 @@ from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import sums_of
 from tallyveil.estimation.intervals.regions import Region
 from tallyveil.exact import as_given
-from tallyveil.files.manifest import ReleaseKind
-from tallyveil.files.manifest_files import require_unchanged_files
 from tallyveil.files.marks import marks_of
-from tallyveil.measurements.store import FOLDER
-from tallyveil.postprocess.constraint_files import INVARIANTS
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
 from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, region_of_all
-from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice, finest_counts
+from tallyveil.postprocess.derived.district import NOISY, NOT_DETERMINED, bounds_choice, finest_counts
 from tallyveil.postprocess.derived.numbers import Columns, Numbers, Quotient
 from tallyveil.postprocess.derived.plain import by_kind, plain_numbers
 from tallyveil.postprocess.derived.question import LIMIT, Question, refused
 from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, whole_fit
-from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
+from tallyveil.postprocess.intervals.model import (
+    WITH_MEASUREMENTS,
+    open_release,
+    refuse_partial_measurements,
+)
 from tallyveil.printable import short_name
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.query_group import QueryGroup
@@ -74,7 +74,7 @@ class Terms:
     Attributes:
         level: Coverage of every interval.
         limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
-        threshold: A share or a deviation to which every row is held; None for none.
+        threshold: A number to which every row is held; None for none.
         draws: Folder with draws of the release, from which each number is computed, too; None for none.
         workers: Number of threads; None for one per core.
     """
@@ -143,7 +143,7 @@ class AskedRelease:
         Raises:
             StoreError: the folder holds no finished release, or one without measurements, or with a changed file.
         """
-        self.release = open_release(root, kinds=(ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS))
+        self.release = open_release(root, kinds=WITH_MEASUREMENTS)
         refuse_partial_measurements(self.release)
         self._trees: dict[bytes, _Tree] = {}
 
@@ -153,9 +153,7 @@ class AskedRelease:
 
     @cached_property
     def _with_bounds(self) -> bool:
-        _, with_bounds = bounds_choice(self.release, with_bounds=True)
-        require_unchanged_files(self.release.root, self.release.manifest, {FOLDER, INVARIANTS})
-        return with_bounds
+        return bounds_choice(self.release, with_bounds=True, besides=NOISY)[1]
 
     def prepare(self, workers: int | None = None) -> None:
         """Make the estimates of the whole tree, if all questions have one tree. Otherwise the first answer does."""
@@ -229,9 +227,7 @@ class AskedRelease:
             self._trees.pop(next(iter(self._trees)))
         (fit,) = fits_of(self.release, [base], with_bounds=self._with_bounds)
         tree = tree_covariance(fit.model, workers=workers)
-        return _Tree(
-            fit, fit_tree(tree, fit.rows(self.release), fit.invariants(self.release), workers=workers)
-        )
+        return _Tree(fit, fit.estimate(self.release, tree, workers=workers))
 
 
 def _key(query: QueryGroup) -> bytes:
@@ -278,14 +274,21 @@ def _refuse_terms(question: Question, terms: Terms) -> None:
         )
     if terms.threshold is None:
         return
-    if question.share_of is None and not question.is_deviation:
+    if question.measure is not None:
         raise refused(
-            "a threshold is given for what is neither a share nor a deviation. Write: as share of NAME, or: as "
-            "deviation."
+            "a threshold is given for a quantile or an index, which have none. Ask for counts, for shares (as share of "
+            "NAME) or for deviations (as deviation)."
         )
-    if not _is_positive(terms.threshold) or terms.threshold >= 1:
+    if question.share_of is not None or question.is_deviation:
+        if not _is_positive(terms.threshold) or terms.threshold >= 1:
+            raise refused(
+                f"the threshold is {as_given(terms.threshold)}, wanted a number above 0 and below 1, such as 0.5."
+            )
+    # Two counts are compared by their difference, which is held to 0.
+    elif not _is_positive(terms.threshold) and not (question.minus and _is_finite(terms.threshold)):
         raise refused(
-            f"the threshold is {as_given(terms.threshold)}, wanted a number above 0 and below 1, such as 0.5."
+            f"the threshold is {as_given(terms.threshold)}, wanted a number above 0, such as 10000; of a difference of "
+            "areas (minus AREAS) any finite number, such as 0."
         )
 
 
@@ -441,7 +444,9 @@ def _divisors(per: Mapping[str, float], names: Sequence[str], question: Question
     return np.array([float(per[name]) for name in names])
 
 
-def _is_positive(number: object) -> bool:
-    if not isinstance(number, Real) or isinstance(number, bool):
-        return False
-    return math.isfinite(number) and float(number) > 0
+def _is_finite(number: object) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+
+
+def _is_positive(number: Any) -> bool:
+    return _is_finite(number) and float(number) > 0

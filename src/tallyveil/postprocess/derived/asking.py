@@ -25,6 +25,7 @@ from tallyveil.postprocess.derived.question import Condition, Question, refused
 from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.printable import short_name
+from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.names import closest_hint
 from tallyveil.schema.query_group import Factor, QueryGroup
@@ -62,11 +63,22 @@ class Axis:
 
     def classes(self) -> tuple[NDArray[np.int32], Integers]:
         """The class of each level, and a level of each class. Levels of one class are never told apart."""
-        marks = np.concatenate([self.counted, self.whole])
-        _, first, codes = np.unique(marks, axis=1, return_index=True, return_inverse=True)
-        of_level = codes.reshape(-1).astype(np.int32)
-        of_level.flags.writeable = False
-        return of_level, first.astype(np.int64)
+        return classes_of(np.concatenate([self.counted, self.whole]))
+
+
+def classes_of(marks: NDArray[np.bool_]) -> tuple[NDArray[np.int32], Integers]:
+    """The class of each level, and a level of each class, by what is said of levels; shape (marks, levels)."""
+    _, first, codes = np.unique(marks, axis=1, return_index=True, return_inverse=True)
+    of_level = codes.reshape(-1).astype(np.int32)
+    of_level.flags.writeable = False
+    return of_level, first.astype(np.int64)
+
+
+def factor_of_classes(attribute: Attribute, codes: NDArray[np.int32], first: Integers) -> Factor:
+    """The levels of an attribute by classes; it is summed out if there is one class."""
+    labels = tuple(attribute.levels[level] for level in first)
+    # Without a name, the attribute is summed out; its one class has all levels then.
+    return Factor(attribute.name, None if len(first) == 1 else attribute.name, (codes,), labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,11 +341,11 @@ def _condition(schema: Schema, condition: Condition) -> tuple[str, str, NDArray[
                 "before it. Give the earlier level first."
             )
         groups = list(range(first, last + 1))
-    levels: NDArray[np.bool_] = np.logical_or.reduce(_masks(factor)[groups])
+    levels: NDArray[np.bool_] = np.logical_or.reduce(masks_of(factor)[groups])
     return name, factor.attribute, levels
 
 
-def _masks(factor: Factor) -> NDArray[np.bool_]:
+def masks_of(factor: Factor) -> NDArray[np.bool_]:
     """Whether each level is in each group; shape (groups, levels)."""
     groups = np.arange(factor.size)[:, None]
     masks: NDArray[np.bool_] = np.logical_or.reduce([layer[None, :] == groups for layer in factor.layers])
@@ -354,7 +366,7 @@ def _axis(
         if of == attribute.name:
             inside = inside & levels
             whole_inside = whole_inside & levels if kept is not None and name in kept else whole_inside
-    masks, labels = (every[None], ("",)) if factor is None else (_masks(factor), factor.labels)
+    masks, labels = (every[None], ("",)) if factor is None else (masks_of(factor), factor.labels)
     counted = masks & inside
     left = np.flatnonzero(counted.any(axis=1))
     if not len(left):
@@ -377,9 +389,7 @@ def _queries(axes: Sequence[Axis], schema: Schema) -> tuple[QueryGroup, Integers
     whole: Integers = np.ones((1, 1), np.int64)
     for axis, attribute in zip(axes, schema.attributes, strict=True):
         codes, first = axis.classes()
-        labels = tuple(attribute.levels[level] for level in first)
-        # Without a name, the attribute is summed out; its one class has all levels then.
-        factors.append(Factor(attribute.name, None if len(first) == 1 else attribute.name, (codes,), labels))
+        factors.append(factor_of_classes(attribute, codes, first))
         counted = np.kron(counted, axis.counted[:, first].astype(np.int64))
         whole = np.kron(whole, axis.whole[:, first].astype(np.int64))
         if counted.shape[1] > MOST_ANSWERS or len(counted) > MOST_ROWS:

@@ -1,13 +1,13 @@
 """Counts, exact standard errors and intervals of areas that users choose in a finished release.
 
 An area is any set of finest geounits: a geounit or an entity that is asked for by its code or its name, a new
-district, or the difference of two. The measurements are not needed. Variances follow from the plan, the
+district, or the difference of two. Of a release, the measurements are not needed. Variances follow from the plan, the
 geography and the public bounds, all of which are in the release folder. The estimate of an area is the sum of
-the estimates of its finest geounits, which are in `intervals/`.
+the estimates of its finest geounits, which are in `intervals/`. Of measurements alone, estimates are made anew.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ import polars as pl
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import GeographyError
-from tallyveil.estimation.intervals.answers import Answers, region_variances
+from tallyveil.estimation.intervals.answers import Answers, region_answers, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.interval import (
     NO_INTERVALS,
@@ -33,16 +33,23 @@ from tallyveil.exact import as_given
 from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import histogram_path, read_histogram
 from tallyveil.files.intervals import DECIMALS, known_queries, made_intervals, read_interval_answers
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import require_unchanged, require_unchanged_files
 from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine, text_column
 from tallyveil.geography.tables import entities_from_pairs
-from tallyveil.postprocess.constraint_files import BOUNDS
+from tallyveil.measurements.store import FOLDER
+from tallyveil.postprocess.constraint_files import BOUNDS, INVARIANTS
 from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.fits import fits_of
-from tallyveil.postprocess.intervals.model import FinishedRelease, named_queries, open_release
+from tallyveil.postprocess.intervals.model import (
+    WITH_MEASUREMENTS,
+    FinishedRelease,
+    named_queries,
+    open_release,
+)
 from tallyveil.printable import is_one_line, short_name, tabulated
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.names import closest_hint
@@ -86,12 +93,24 @@ def _refuse_areas(spine: Spine, areas: Mapping[str, pl.Series]) -> None:
         entities_from_pairs(spine, name, geocodes, pl.Series([name]).new_from_index(0, len(geocodes)))
 
 
-def bounds_choice(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[str, Any] | None, bool]:
+NOISY = frozenset({FOLDER, INVARIANTS})
+"""What estimates are made from: noisy answers, and exact counts."""
+
+
+def is_alone(release: FinishedRelease) -> bool:
+    """Whether a folder holds measurements alone, without counts and without estimates that were made of them."""
+    return release.manifest.kind is ReleaseKind.MEASUREMENTS
+
+
+def bounds_choice(
+    release: FinishedRelease, *, with_bounds: bool, besides: Collection[str] = frozenset()
+) -> tuple[dict[str, Any] | None, bool]:
     """The manifest of `intervals/`, if the release has any, and whether zeros of public bounds are used.
 
     Args:
         release: The release.
         with_bounds: Whether they are used if there is no `intervals/`. Otherwise, the choice made there is used.
+        besides: Further files and folders that will be read, and so must be those of the manifest.
     Raises:
         StoreError: the release lacks its bounds, or a file was changed.
     """
@@ -100,7 +119,7 @@ def bounds_choice(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[
     if interval_manifest is not None:
         with_bounds = not interval_manifest["bounds_left_out"]
     places = {GEOGRAPHY, BOUNDS} if with_bounds else {GEOGRAPHY}
-    require_unchanged_files(release.root, release.manifest, places)
+    require_unchanged_files(release.root, release.manifest, places | set(besides))
     return interval_manifest, with_bounds
 
 
@@ -402,7 +421,7 @@ def district_answers(
     """Counts, standard errors and intervals of any set of finest geounits of a release.
 
     Args:
-        root: Release folder. Nothing in `measurements/` is read.
+        root: Release folder, of which nothing in `measurements/` is read; or a folder of measurements alone.
         geocodes: Finest geocodes of the district, each once.
         minus: Finest geocodes of a district whose counts are subtracted. Intervals are then normal intervals.
         tables: Queries; None for those of the release's tables.
@@ -417,7 +436,8 @@ def district_answers(
     """
     areas = {"district": geocodes} if minus is None else {"district": geocodes, "minus": minus}
     wanted = _Wanted(tables, level, simultaneous, with_bounds, workers or usable_cores())
-    (district,) = _answers(open_release(root), areas, [(0,) if minus is None else (0, 1)], wanted)
+    release = open_release(root, kinds=WITH_MEASUREMENTS)
+    (district,) = _answers(release, areas, [(0,) if minus is None else (0, 1)], wanted)
     return district
 
 
@@ -443,7 +463,7 @@ def answers_by_district(
     Raises:
         StoreError, GeographyError, ConfigError: as in `district_answers`.
     """
-    release = open_release(root)
+    release = open_release(root, kinds=WITH_MEASUREMENTS)
     areas = {f"district {short_name(name)!r}": geocodes for name, geocodes in districts.items()}
     names: list[str | None] = list(districts)
     rest = unassigned_of(release.spine, districts)
@@ -491,7 +511,10 @@ def _answers(
     family = area_family(release.spine, areas)
     # Names of queries that intervals are written for are taken, whatever the order of their factors.
     groups = named_queries(release, wanted.tables, known_queries(release.root, release.manifest))
-    interval_manifest, with_bounds = bounds_choice(release, with_bounds=wanted.with_bounds)
+    alone = is_alone(release)
+    interval_manifest, with_bounds = bounds_choice(
+        release, with_bounds=wanted.with_bounds, besides=NOISY if alone else ()
+    )
     refuse_level(level)
     area_regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
     # A difference is a region with weights 1 and -1, so its variance has the covariance in it.
@@ -499,21 +522,29 @@ def _answers(
     parts = []
     for fit in fits_of(release, groups, with_bounds=with_bounds):
         covariance, model = tree_covariance(fit.model, workers=threads), fit.model
-        parts.append(region_variances(covariance, regions, fit.questions, workers=threads))
-    variances = np.concatenate(parts, axis=1)
-    counts = published_counts(release, family, groups)
-    written = [
-        None if interval_manifest is None else written_estimates(release, family, group) for group in groups
-    ]
-    values = np.concatenate(
-        [
-            np.full((len(asked), group.size), np.nan)
-            if sums is None
-            else np.stack([_less([sums[place] for place in places]) for places in asked])
-            for group, sums in zip(groups, written, strict=True)
-        ],
-        axis=1,
+        if alone:
+            estimate = fit.estimate(release, covariance, workers=threads)
+            parts.append(region_answers(estimate, regions, fit.questions, workers=threads))
+        else:
+            spread = region_variances(covariance, regions, fit.questions, workers=threads)
+            parts.append(Answers(np.full_like(spread, np.nan), spread))
+    values, variances = (
+        np.concatenate(arrays, axis=1)
+        for arrays in zip(*((part.estimates, part.variances) for part in parts), strict=True)
     )
+    counts = published_counts(release, family, groups)
+    reasons: list[str | None] = []
+    start = 0
+    for group in groups:
+        # Those of a release are in its folder, so that all who ask get the numbers that were published.
+        written = None if interval_manifest is None else written_estimates(release, family, group)
+        if written is not None:
+            sums = [_less([written[place] for place in places]) for places in asked]
+            values[:, start : start + group.size] = sums
+        has_intervals = interval_manifest is not None
+        why = why_no_estimates(has_intervals=has_intervals, written=written is not None, query=group.name)
+        reasons.append(None if alone else why)
+        start += group.size
     values = np.where(
         variances == 0, np.rint(values), values
     )  # what is exact is whole, and its terms are rounded
@@ -528,11 +559,8 @@ def _answers(
         published = None if counts is None else _less([counts[place] for place in places])
         answers: list[DistrictAnswer] = []
         start = 0
-        for group, sums in zip(groups, written, strict=True):
+        for group, lacking in zip(groups, reasons, strict=True):
             span = slice(start, start + group.size)
-            lacking = why_no_estimates(
-                has_intervals=interval_manifest is not None, written=sums is not None, query=group.name
-            )
             answers += _lines(
                 asking,
                 group,
@@ -554,11 +582,15 @@ def _answers(
                 else sentence_of(level, together)
                 if model.gaussian
                 else NO_INTERVALS,
-                unpublished=f"{counts_path(release)} is not there" if published is None else None,
+                unpublished=_why_unpublished(release, alone=alone) if published is None else None,
                 warnings=marks_of(release.manifest).warnings,
             )
         )
     return districts
+
+
+def _why_unpublished(release: FinishedRelease, *, alone: bool) -> str:
+    return "These are measurements alone." if alone else f"{counts_path(release)} is not there"
 
 
 def _less(parts: Sequence[_Part]) -> _Part:

@@ -8,6 +8,7 @@ Thresholds. A share a / b is above t where a - t b is above 0, which is a weight
 probability that noise leaves is Phi((a - t b) / s), for who knows nothing else of the share. A statement is safe if
 a - t b is z standard errors away from 0, where z is such that all statements of an answer hold together as often as the
 level says (Bonferroni, two-sided). A deviation is within t if both a - (1 + t) b is below 0 and a - (1 - t) b above.
+Counts and differences are held to a threshold in the same way, with b = 1; rates have their public number as b.
 
 Worked case. A town has 30 foreigners of 200 people, estimated with standard errors 6 and 2 and no correlation. The
 share is 0.15, with a standard error of (6^2 + (0.15 x 2)^2)^(1/2) / 200 = 0.030. Half the width of its interval is
@@ -95,7 +96,7 @@ class Numbers:
         model: The model that the estimates follow.
         level: Coverage of every interval.
         limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
-        threshold: The share or deviation to which quotients are held; None for none.
+        threshold: What all numbers are held to: shares, deviations, counts or rates; None for none.
     """
 
     model: TreeModel
@@ -138,7 +139,11 @@ class Numbers:
         columns = number_columns((values, errors, low, high), number, lacking, self.limit, decimals)
         if scale is None:
             columns |= {name: columns[name].cast(pl.Int64) for name in ("lower", "upper")}
-        return counts | columns
+        if self.threshold is None:
+            return counts | columns
+        exact, unit = np.zeros(len(variances)), np.ones(len(variances)) if scale is None else scale
+        linear = _Linear(answers.estimates, unit, variances, exact, exact)
+        return counts | columns | self._statements(linear, known, is_deviation=False)
 
     def quotients(self, of: Quotient) -> Columns:
         """The columns of shares or deviations, and of what is said of the threshold."""

@@ -1,7 +1,9 @@
 """Sums, differences, shares and ratios of chosen counts of a release, with exact covariances.
 
-The measurements are not needed. Covariances follow from the plan, the geography and the public bounds, by one
-pass up the tree for all counts.
+Of a release, the measurements are not needed. Covariances follow from the plan, the geography and the public bounds,
+by one pass up the tree for all counts, and estimates are those of `intervals/`. Measurements alone have none, and a
+release with a model for each table (`StatedPlan.tables_apart`) has no covariances of counts of different tables. There,
+estimates are made of the noisy answers: of all cells, or of the classes of levels that the counts do not tell apart.
 
 Problem. The estimates x of some counts have the covariance matrix C. Wanted are the standard error and an
 interval of a number that follows from the counts.
@@ -33,7 +35,7 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.intervals.algebra import coefficients
-from tallyveil.estimation.intervals.answers import Answers, region_variances
+from tallyveil.estimation.intervals.answers import Answers, region_answers, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.interval import (
     IntervalKind,
@@ -52,16 +54,27 @@ from tallyveil.exact import as_given, type_of
 from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
+from tallyveil.postprocess.derived.asking import MOST_ANSWERS, classes_of, factor_of_classes, masks_of
 from tallyveil.postprocess.derived.district import (
+    NOISY,
     NOT_DETERMINED,
     area_family,
     bounds_choice,
+    is_alone,
     published_counts,
     why_no_estimates,
     written_estimates,
 )
-from tallyveil.postprocess.intervals.model import FinishedRelease, open_release, release_model
+from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of
+from tallyveil.postprocess.intervals.model import (
+    WITH_MEASUREMENTS,
+    FinishedRelease,
+    open_release,
+    refuse_partial_measurements,
+    release_model,
+)
 from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.system import usable_cores
 
 ROUNDING = 1e-12
@@ -75,7 +88,7 @@ class CountedCells:
     Attributes:
         places: Whether the area of each count has the finest geounits of each class; shape (classes, counts). Finest
             geounits that the same areas have are one class.
-        cells: Whether each cell is in each count; shape (counts, n_cells).
+        cells: Whether each cell, or each class of cells, is in each count; shape (counts, cells).
     """
 
     places: NDArray[np.bool_]
@@ -233,27 +246,41 @@ class Quantities:
         """
         return self._quotient(self._weights(numerator), self._weights(denominator), most=math.inf)
 
+    def probability_greater(self, first: "Weights | Derived", second: "Weights | Derived") -> float:
+        """The probability that the first number is greater than the second, given the noise and no other knowledge.
+
+        It is 1 / 2 where the estimates are equal, and 0 or 1 where the difference is known exactly. Errors are taken
+        for normal.
+
+        Raises:
+            ConfigError: as for `test_equal`.
+        """
+        return 0.5 * math.erfc(-self._difference(first, second)[1] / math.sqrt(2))
+
     def test_equal(self, first: "Weights | Derived", second: "Weights | Derived") -> Equality:
         """Test that two counts, shares or ratios are equal before noise, by a normal law.
 
         Raises:
             ConfigError: as for `difference`; or there is no estimate, or the noise is not Gaussian.
         """
+        difference, statistic = self._difference(first, second)
+        # Two-sided: erfc(|z| / sqrt 2) is the probability of a normal deviate beyond z in either direction.
+        p_value = math.erfc(abs(statistic) / math.sqrt(2))
+        return Equality(difference, statistic, p_value, p_value < 1 - self.level)
+
+    def _difference(self, first: "Weights | Derived", second: "Weights | Derived") -> tuple[Derived, float]:
+        """The first number minus the second, and the same in standard errors."""
         refuse_intervals(self._model, self.level)
         difference = self.difference(first, second)
         if difference.estimate is None or difference.standard_error is None:
             raise ConfigError(
-                f"there is no test, because an estimate is lacking: {difference.lacking}.",
+                f"the two are not compared, because an estimate is lacking: {difference.lacking}.",
                 code="bad-argument",
             )
         if difference.standard_error == 0:
             # Known exactly and not zero: no noise could explain it.
-            statistic = math.copysign(math.inf, difference.estimate) if difference.estimate else 0.0
-        else:
-            statistic = difference.estimate / difference.standard_error
-        # Two-sided: erfc(|z| / sqrt 2) is the probability of a normal deviate beyond z in either direction.
-        p_value = math.erfc(abs(statistic) / math.sqrt(2))
-        return Equality(difference, statistic, p_value, p_value < 1 - self.level)
+            return difference, math.copysign(math.inf, difference.estimate) if difference.estimate else 0.0
+        return difference, difference.estimate / difference.standard_error
 
     def to_frame(self) -> pl.DataFrame:
         """One row for each count: `name`, `published`, `estimate`, `standard_error`, `lower`, `upper`, `lacking`."""
@@ -447,26 +474,52 @@ def quantities_of(
     """Chosen counts of a release together, with the exact covariance matrix of their estimates.
 
     Args:
-        root: Release folder. Nothing in `measurements/` is read.
+        root: Folder of a release or of measurements.
         chosen: The counts, one or more.
         level: Coverage of every interval that is made from them.
         with_bounds: Whether zeros of public bounds are used. If `intervals/` exists, the choice made there is used.
         workers: Number of threads; None for one per core.
     Raises:
-        StoreError: the folder holds no finished release, or lacks its bounds.
+        StoreError: the folder holds no finished release, or lacks its bounds or noisy answers that are needed.
         GeographyError: a geocode is unknown or given twice.
-        ConfigError: the level is out of range.
+        SchemaError: covariances would not fit into memory.
+        ConfigError: the level is out of range, or the counts tell too many cells apart.
     """
     refuse_level(level)
-    release = open_release(root)
-    interval_manifest, with_bounds = bounds_choice(release, with_bounds=with_bounds)
-    model = release_model(release, with_bounds=with_bounds)
-    family, area = _areas(release.spine, [count.area for count in chosen])
-    cells = np.array([_cells(count.query, count.answer) for count in chosen])
-    covariance = _covariance(release, model, family, area, cells, workers or usable_cores())
-    estimates, lacking = _estimates(
-        release, family, area, chosen, has_intervals=interval_manifest is not None
+    release, threads = open_release(root, kinds=WITH_MEASUREMENTS), workers or usable_cores()
+    apart = release.stated.tables_apart
+    anew = apart or is_alone(release)
+    if anew:
+        refuse_partial_measurements(release)
+    interval_manifest, with_bounds = bounds_choice(
+        release, with_bounds=with_bounds, besides=NOISY if anew else ()
     )
+    family, area = _areas(release.spine, [count.area for count in chosen])
+    if apart:
+        base, cells = _classes(release.schema, chosen)
+        (fit,) = fits_of(release, [base], with_bounds=with_bounds)
+        basis = fit.questions.rows()
+    else:
+        base, basis = release.schema.query("detailed"), None
+        cells = np.array([_cells(count.query, count.answer) for count in chosen])
+        fit = IntervalFit((), release_model(release, with_bounds=with_bounds))
+    model = fit.model
+    regions = [region_of(release.spine, family.members_of(number)) for number in range(family.n_entities)]
+    distinct, row = np.unique(cells, axis=0, return_inverse=True)
+    rows = coefficients(model.algebra, distinct) if basis is None else distinct @ basis
+    asked = Asked(regions, area, rows, row.reshape(-1))
+    tree, questions = tree_covariance(model, workers=threads), sums_of(model.algebra, rows)
+    if anew:
+        estimate = fit.estimate(release, tree, workers=threads)
+        answers = region_answers(estimate, regions, questions, workers=threads)
+        variances, estimates = answers.variances, answers.estimates[asked.region, asked.row]
+        lacking: list[str | None] = [None] * len(chosen)
+    else:
+        variances = region_variances(tree, regions, questions, workers=threads)
+        estimates, lacking = _estimates(
+            release, family, area, chosen, has_intervals=interval_manifest is not None
+        )
+    covariance = joint_covariance(tree, asked, variances[asked.region, asked.row]).matrix()
     # What is known exactly is whole, and its terms were rounded.
     estimates = np.where(np.diag(covariance) == 0, np.rint(estimates), estimates)
     there = np.isfinite(estimates) & np.isfinite(np.diag(covariance))
@@ -483,7 +536,7 @@ def quantities_of(
         level,
         tuple(reasons),
         model,
-        _counted(model, family, area, cells),
+        _counted(release.schema, base, family, area, cells),
         marks_of(release.manifest).warnings,
     )
 
@@ -509,21 +562,24 @@ def _cells(query: QueryGroup, answer: int) -> Floats:
     return weights
 
 
-def _covariance(
-    release: FinishedRelease,
-    model: TreeModel,
-    family: EntityFamily,
-    area: Integers,
-    cells: Floats,
-    workers: int,
-) -> Floats:
-    """The covariance matrix of all counts."""
-    regions = [region_of(release.spine, family.members_of(number)) for number in range(family.n_entities)]
-    distinct, row = np.unique(cells, axis=0, return_inverse=True)
-    asked = Asked(regions, area, coefficients(model.algebra, distinct), row.reshape(-1))
-    tree = tree_covariance(model, workers=workers)
-    variances = region_variances(tree, regions, sums_of(model.algebra, asked.rows), workers=workers)
-    return joint_covariance(tree, asked, variances[asked.region, asked.row]).matrix()
+def _classes(schema: Schema, chosen: Sequence[ChosenCount]) -> tuple[QueryGroup, Floats]:
+    """The query by classes of levels that no count tells apart, and the weight of each of its answers in each count."""
+    groups = [np.unravel_index(count.answer, count.query.shape) for count in chosen]
+    factors, weights = [], np.ones((len(chosen), 1))
+    for axis, attribute in enumerate(schema.attributes):
+        counted = np.array(
+            [masks_of(count.query.factors[axis])[at[axis]] for count, at in zip(chosen, groups, strict=True)]
+        )
+        codes, first = classes_of(counted)
+        factors.append(factor_of_classes(attribute, codes, first))
+        weights = np.einsum("na,nb->nab", weights, counted[:, first]).reshape(len(chosen), -1)
+        if weights.shape[1] > MOST_ANSWERS:
+            raise ConfigError(
+                f"the counts tell {weights.shape[1]:,} or more sets of cells apart; at most {MOST_ANSWERS:,} are "
+                "estimated together. Choose fewer counts, or counts of coarser recodes.",
+                code="bad-argument",
+            )
+    return QueryGroup("the counts", tuple(factors)), weights
 
 
 def _estimates(
@@ -561,11 +617,14 @@ def _published(
     return counts[area, [begin[count.query.name] + count.answer for count in chosen]]
 
 
-def _counted(model: TreeModel, family: EntityFamily, area: Integers, cells: Floats) -> CountedCells:
+def _counted(
+    schema: Schema, base: QueryGroup, family: EntityFamily, area: Integers, cells: Floats
+) -> CountedCells:
     inside = np.zeros((family.n_entities, family.n_finest), np.bool_)
     for number in range(family.n_entities):
         inside[number, family.members_of(number)] = True
     # Finest geounits that the same areas have need no row of their own: few classes instead of millions of blocks.
     _, first = np.unique(np.packbits(inside, axis=0), axis=1, return_index=True)
-    possible = model.schema.possible(np.arange(model.schema.size))
+    possible = np.zeros(base.size, np.bool_)
+    possible[schema.possible_answers(base)] = True
     return CountedCells(inside[:, first].T[:, area], (cells > 0) & possible)

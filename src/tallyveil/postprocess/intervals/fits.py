@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.errors import ConfigError, SchemaError
-from tallyveil.estimation.intervals.covariance import ROWS
-from tallyveil.estimation.intervals.fit import AnswerRows, KeptRows
+from tallyveil.estimation.intervals.covariance import ROWS, TreeCovariance
+from tallyveil.estimation.intervals.fit import AnswerRows, KeptRows, TreeEstimate, fit_tree
 from tallyveil.estimation.intervals.merged import Atoms, MergedModel, MergedRows, UnmergedModel, merged_model
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import Questions, n_distinct_blocks, questions_of
@@ -81,6 +81,10 @@ class IntervalFit:
         if self.merged is None or self.measured is None:
             return KeptRows(measured_rows(release, self.model))
         return KeptRows(MergedRows(measured_rows(release, self.measured), self.merged))
+
+    def estimate(self, release: FinishedRelease, tree: TreeCovariance, *, workers: int) -> TreeEstimate:
+        """The estimates of all geounits, from the noisy answers; raises StoreError."""
+        return fit_tree(tree, self.rows(release), self.invariants(release), workers=workers)
 
     def invariants(self, release: FinishedRelease) -> Mapping[str, NDArray[np.int64]]:
         """What is known exactly; raises StoreError."""

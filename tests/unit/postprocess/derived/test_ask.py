@@ -295,7 +295,9 @@ def test_questions_that_are_refused(release, question, words):
         ({"limit": 0.0}, "above 0"),
         ({"limit": 1e308}, "at most 1000"),
         ({"limit": float("inf")}, "at most 1000"),
-        ({"threshold": 0.5}, "neither a share nor a deviation"),
+        ({"threshold": -1}, "wanted a number above 0, such as 10000"),
+        ({"minus": ["P01"], "threshold": float("nan")}, "any finite number, such as 0"),
+        ({"by": ["age"], "measure": "median", "threshold": 5}, "a quantile or an index"),
         ({"threshold": 1.0, "share_of": []}, "below 1"),
         ({"share_of": [], "deviation": True}, "Ask for one of them"),
         ({"measure": "median", "by": ["age"], "per": {"all": 5}}, "a number that is no count|no count"),
@@ -407,6 +409,19 @@ def test_indices_compare_the_parts_of_each_area(release, root):
     assert blocks["lacking"].null_count() < blocks.height
 
 
+def test_counts_and_differences_are_held_to_a_number(release):
+    """A count and its limit, and two towns by their difference; a rate is held as its count is."""
+    made = release.ask("total by Town", threshold=150).table
+    score = (made["estimate"] - 150) / made["standard_error"]
+    np.testing.assert_allclose(made["probability"], ndtr(score.to_numpy()), atol=1e-5)
+    assert set(made["statement"]) <= {"above", "not above", "open"}
+    (row,) = release.ask("age where age = old in P01 minus P02", threshold=0).table.to_dicts()
+    assert row["probability"] == pytest.approx(float(ndtr(row["estimate"] / row["standard_error"])), abs=1e-5)
+    assert release.ask("total in P", threshold=1).table["probability"].to_list() == [1]  # known exactly
+    rates = release.ask("total by Town", per=dict.fromkeys(made["geocode"], 10), threshold=15).table
+    assert rates["probability"].equals(made["probability"])
+
+
 def test_deviations_and_what_is_said_of_a_threshold(release, tmp_path):
     towns = release.ask("total by Town")
     made = release.ask("total by Town as deviation", threshold=0.5).table
@@ -475,6 +490,7 @@ def test_the_difference_of_two_releases(make_small_inputs, tmp_path, release, ro
     shares = later.ask("age by Town as share of total").minus(release.ask("age by Town as share of total"))
     assert shares.table["standard_error"].null_count() == 0
     rows = json.loads(command("ask", tmp_path / "later", "age by Town", "--earlier", root, "--json"))["rows"]
+    command("ask", tmp_path / "later", "total", "--earlier", root, "--threshold", "5", code=2)
     assert [row["estimate"] for row in rows] == made.table["estimate"].to_list()
     for other, words in (
         (before, "same measurements"),

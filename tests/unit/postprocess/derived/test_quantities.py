@@ -6,15 +6,17 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
+from scipy.special import ndtr
 
 from tallyveil.errors import ConfigError, GeographyError
 from tallyveil.estimation.intervals.interval import NO_INTERVALS
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.derived.district import district_answers, finest_geocodes
+from tallyveil.postprocess.derived.district import answers_by_district, district_answers, finest_geocodes
 from tallyveil.postprocess.derived.quantities import ChosenCount, quantities_of
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, release_model
-from tallyveil.products.topdown.run.run import run_release
+from tallyveil.products.topdown.run.run import measure_release, run_release
 from tallyveil.schema.answer_columns import answer_of
 
 
@@ -239,6 +241,57 @@ def test_what_a_count_lacks(root, asked, counts):
     assert frame.filter(pl.col("lacking").is_null())["lower"].null_count() == 0
     assert frame.filter(pl.col("lacking").is_not_null())["estimate"].null_count() == 2
     assert frame["published"].dtype == pl.Int64
+
+
+def test_measurements_alone_give_the_same_numbers(root, asked, counts, blocks, tmp_path):
+    """The noisy answers of the release, without its counts: all that the release says of its estimates."""
+    plan = load_plan(root.parent / "inputs" / "release.toml")
+    alone = measure_release(plan, tmp_path / "alone", test_key=bytes(32)).path
+    again = quantities_of(alone, chosen(root, asked), workers=1)
+    assert again.published is None
+    np.testing.assert_allclose(again.covariance, counts.covariance, atol=1e-9)
+    written = np.isfinite(counts.estimates)
+    np.testing.assert_allclose(again.estimates[written], counts.estimates[written], atol=1e-4)
+    # Of a query that has no table of intervals, there are estimates, too.
+    assert not written.all()
+    assert again.lacking == (None,) * len(asked)
+    assert again.sum("town").lower == counts.sum("town").lower
+    both = {"first": blocks[:20], "second": blocks[20:35]}
+    for made, wanted in zip(
+        *(answers_by_district(folder, both, tables=["age"], workers=1).values() for folder in (alone, root)),
+        strict=True,
+    ):
+        assert made.unpublished == "These are measurements alone."
+        assert_frame_equal(
+            made.to_frame().drop("published"), wanted.to_frame().drop("published"), abs_tol=1e-4
+        )
+
+
+def test_classes_of_levels_give_the_numbers_of_all_cells(root, asked, counts, make_small_inputs, tmp_path):
+    """A release with a model for each table answers from the cells that the counts tell apart."""
+    plan = replace(load_plan(make_small_inputs(tmp_path / "inputs")), measurements="small")
+    run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    apart = quantities_of(tmp_path / "out", chosen(root, asked), workers=1)
+    # All queries of this release are small.
+    np.testing.assert_allclose(apart.covariance, counts.covariance, atol=1e-8)
+    written = np.isfinite(counts.estimates)
+    np.testing.assert_allclose(apart.estimates[written], counts.estimates[written], atol=1e-4)
+    assert apart.share("old in town", "town").published == counts.share("old in town", "town").published
+    with pytest.raises(ConfigError, match="is not a part of"):
+        apart.share("town", "old in town")
+
+
+def test_probability_that_one_is_greater(counts):
+    difference = counts.difference("town", "scattered")
+    score = difference.estimate / difference.standard_error
+    assert counts.probability_greater("town", "scattered") == pytest.approx(ndtr(score))
+    assert counts.probability_greater("scattered", "town") == pytest.approx(ndtr(-score))
+    assert counts.probability_greater("town", "town") == 0.5
+    assert counts.probability_greater({"region": 2}, "region") == 1
+    share, other = counts.share("old in town", "town"), counts.share("town", "region")
+    assert 0 < counts.probability_greater(share, other) < 1
+    with pytest.raises(ConfigError, match="an estimate is lacking"):
+        counts.probability_greater("town", "grown in town")
 
 
 def test_laplace_noise_has_errors_and_no_intervals(counts):

@@ -151,13 +151,15 @@ def _values_of(group: QueryGroup, path: Path, frame: pl.DataFrame) -> Integers:
         raise bad_row(path, frame[GEOCODE][row], what)
     flat = frame[VALUE].explode(empty_as_null=False)
     # Checked before the cast to numpy, which would turn nulls into NaN and all numbers into floats.
-    outside = flat.is_null() | ~flat.is_between(-LARGEST_VALUE, LARGEST_VALUE).fill_null(False)
-    if bool(outside.any()):
-        row = int(outside.arg_max() or 0) // group.size
-        what = (
-            f"lacks an answer of '{group.name}', or has one outside -{LARGEST_VALUE:,} to {LARGEST_VALUE:,}"
-        )
-        raise bad_row(path, frame[GEOCODE][row], what)
+    for wrong, what in (
+        (flat.is_null(), f"has something else than a whole number as an answer of '{group.name}'"),
+        (
+            ~flat.is_between(-LARGEST_VALUE, LARGEST_VALUE),
+            f"has an answer of '{group.name}' outside -{LARGEST_VALUE:,} to {LARGEST_VALUE:,}",
+        ),
+    ):
+        if bool(wrong.any()):
+            raise bad_row(path, frame[GEOCODE][int(wrong.arg_max() or 0) // group.size], what)
     values: Integers = flat.to_numpy().reshape(-1, group.size)
     return values
 
@@ -440,10 +442,12 @@ def _values(
                 f"{constraint.sign!r}. Download the file again."
             )
         rows = spine.locate(level, batch[GEOCODE])
-        if bool((batch[VALUE] < 0).any()) or bool((rows < 0).any()):
-            raise _bad(
-                f"{path}: a row of '{name}' has a negative number or an unknown geounit. Download it again."
-            )
+        for wrong, what in (
+            (rows < 0, f"is of no geounit that has noisy answers or other constraints at {geolevel}"),
+            ((batch[VALUE] < 0).to_numpy(), f"has a negative number as '{name}'"),
+        ):
+            if bool(wrong.any()):
+                raise bad_row(path, batch[GEOCODE][int(np.argmax(wrong))], what)
         place = rows, batch["answer"].to_numpy()
         values[place] = batch[VALUE].to_numpy()
         np.add.at(times, place, 1)

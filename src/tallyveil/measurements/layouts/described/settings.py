@@ -35,7 +35,7 @@ from tallyveil.geography.spine import GeounitShares, uniform_shares
 from tallyveil.measurements.layouts.described.form import ANSWERS, Form
 from tallyveil.measurements.layouts.described.source import GEOCODE, NAME, VARIANCE, SourceFiles
 from tallyveil.measurements.layouts.described.spine import SourceSpine
-from tallyveil.noise.laws import SMALLEST_PARAMETER, DiscreteGaussian
+from tallyveil.noise.laws import LARGEST_VARIANCE, SMALLEST_PARAMETER, DiscreteGaussian
 from tallyveil.printable import short_name
 from tallyveil.schema.schema import Schema
 
@@ -223,18 +223,51 @@ def _variances(files: SourceFiles, geolevel: str) -> pl.DataFrame:
     """The different pairs of a query name and a variance, at a geolevel."""
     frame = files.scan(geolevel, ANSWERS, [NAME, VARIANCE]).unique()
     pairs = files.collect(frame, geolevel, ANSWERS).sort(NAME, VARIANCE)
-    bad = pairs.filter(
-        pl.col(NAME).is_null()
-        | pl.col(VARIANCE).is_null()
-        | ~pl.col(VARIANCE).is_finite()
-        | (pl.col(VARIANCE) <= 0)
-    )
-    if bad.height:
-        raise _bad_settings(
-            f"noisy answers at {geolevel} in {files.root} have no query name, or no finite variance above 0. A geounit "
-            "that was not measured has no row. Download the files of this geolevel again."
-        )
+    for wrong, what in _mistakes(files.form):
+        rows = pairs.filter(wrong)
+        if rows.height:
+            name, variance = rows.row(0)
+            path = files.first_with(geolevel, ANSWERS, [NAME, VARIANCE], wrong)
+            of = "noisy answers" if name is None else f"noisy answers of '{short_name(name)}'"
+            said = what.replace(_ITS_VARIANCE, repr(variance))
+            raise _bad_settings(f"{path}: {of} at {geolevel} {said}")
     return pairs
+
+
+_ITS_VARIANCE: Final = "{variance}"
+"""Stands for the variance of the row that is named. It is put in last, since names of columns may be anything."""
+
+
+def _mistakes(form: Form) -> list[tuple[pl.Expr, str]]:
+    """What a variance may not be, each with what is said of it and what can be done."""
+    column, variance = form.columns.variance, pl.col(VARIANCE)
+    smallest = float(SMALLEST_PARAMETER)
+    if form.answers.variance == "noise":
+        smallest = DiscreteGaussian(SMALLEST_PARAMETER).variance_float()
+    other = (
+        f"If '{column}' holds another number, such as a standard deviation, name the column of variances under "
+        "[columns]; otherwise download the file again."
+    )
+    unmeasured = "A geounit that was not measured has no row. Remove these rows, or download the file again."
+    return [
+        (
+            pl.col(NAME).is_null(),
+            f"have no query in '{form.columns.query}'. Download the file again.",
+        ),
+        (variance.is_null(), f"have no number in '{column}'. {unmeasured}"),
+        (~variance.is_finite(), f"have the variance {_ITS_VARIANCE}. {unmeasured}"),
+        (variance < 0, f"have the variance {_ITS_VARIANCE}, which is negative. {other}"),
+        (
+            variance == 0,
+            "have the variance 0, and noise has a greater one. Counts without noise belong into the table of "
+            "constraints, which the description names under [files].",
+        ),
+        (
+            ~variance.is_between(smallest, float(LARGEST_VARIANCE)),
+            f"have the variance {_ITS_VARIANCE}; variances from {smallest:.3g} to {float(LARGEST_VARIANCE):.0e} can be "
+            f"imported. {other}",
+        ),
+    ]
 
 
 def queries_by_name(form: Form, queries: Iterable[str], names: Iterable[str]) -> dict[str, str]:

@@ -29,17 +29,23 @@ from tallyveil.printable import present_columns, short_name
 from tallyveil.schema.answer_columns import answer_expression
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
+from tallyveil.storage.addresses import is_object
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.read import (
     UNREADABLE,
     collect,
+    collect_below,
+    input_digest,
+    input_stamp,
+    inputs_below,
+    is_input,
     parquet_metadata,
     read_table,
     scan_parquet,
     scan_text,
     stream_parquet,
 )
-from tallyveil.storage.write import file_digest, refuse_unfinished_folder
+from tallyveil.storage.write import refuse_unfinished_folder
 
 ROWS_AT_ONCE: Final = 1 << 13
 """Rows of a batch of lists; a row of the redistricting data has up to 2,016 numbers."""
@@ -98,7 +104,7 @@ class SourceFiles:
         geolevels: Those that the folder has, root first.
         files: The files of each geolevel and table, sorted by path.
         protected: False where a file says that its noise came from a test key.
-        stamps: Of each file its inode, its size and the time of its last change, before anything in it was read.
+        stamps: What tells each file from another in its place (`input_stamp`), before anything in it was read.
     """
 
     root: Path
@@ -107,7 +113,7 @@ class SourceFiles:
     geolevels: tuple[str, ...]
     files: Mapping[tuple[str, str], tuple[TableFile, ...]]
     protected: bool
-    stamps: Mapping[Path, tuple[int, int, int]]
+    stamps: Mapping[Path, tuple[object, ...]]
 
     def place(self, geolevel: str, table: str) -> Path:
         """Where the table of a geolevel is, for messages."""
@@ -134,7 +140,7 @@ class SourceFiles:
 
     def collect(self, frame: pl.LazyFrame, geolevel: str, table: str) -> pl.DataFrame:
         """Run a query on `scan`; raises StoreError."""
-        return collect(frame, self.place(geolevel, table), _WHAT)
+        return collect_below(frame, self.place(geolevel, table), _WHAT)
 
     def lists(self, geolevel: str) -> Iterator[tuple[Path, pl.DataFrame]]:
         """The noisy answers of a geolevel, some thousand rows at a time, each batch with a file that it is from.
@@ -186,21 +192,31 @@ class SourceFiles:
         frame = self.scan(geolevel, table, [NAME]).unique()
         return set(self.collect(frame, geolevel, table)[NAME])
 
+    def first_with(self, geolevel: str, table: str, columns: Sequence[str], wanted: pl.Expr) -> Path:
+        """The first file of a table that has rows of some kind, for a message; raises StoreError."""
+        for item in self.files.get((geolevel, table), ()):
+            rows = self._scan(item, geolevel, table, columns).filter(wanted).limit(1)
+            if collect(rows, item.path, _WHAT).height:
+                return item.path
+        return self.place(geolevel, table)
+
     def require_unchanged(self) -> None:
         """Refuse files that were changed since they were found: what was read from them is not what their digest names.
 
         Raises:
             StoreError: a file was changed, replaced or removed.
         """
-        # Inode, size and time catch a file that was replaced or rewritten, without reading it again.
         for path, stamp in self.stamps.items():
-            if not path.is_file() or _stamp(path) != stamp:
+            if not is_input(path, _WHAT) or input_stamp(path, _WHAT) != stamp:
                 raise changed_file(path)
 
     def digest(self) -> str:
         """SHA-256 of the names and bytes of all files, in hexadecimal."""
         return digest_of(
-            {path.relative_to(self.root).as_posix(): file_digest(path) for path in sorted(self.stamps)}
+            {
+                path.relative_to(self.root).as_posix(): input_digest(path, _WHAT)
+                for path in sorted(self.stamps)
+            }
         ).hex()
 
     def geography(self) -> pl.DataFrame | None:
@@ -437,8 +453,9 @@ def find_files(root: Path, form: Form, schema: Schema) -> SourceFiles:
             file cannot be read or lacks a column.
     """
     # A folder that is still being written may lack files that nobody would miss later.
-    refuse_unfinished_folder(root)
-    entries = sorted(root.rglob("*")) if root.is_dir() else []
+    if not is_object(root):
+        refuse_unfinished_folder(root)
+    entries = inputs_below(root)
     for table in form.tables:
         _refuse_foreign(root, form, table, entries)
     files: dict[tuple[str, str], list[TableFile]] = {}
@@ -455,10 +472,10 @@ def find_files(root: Path, form: Form, schema: Schema) -> SourceFiles:
                 files.setdefault((geolevel, table), []).append(TableFile(path, names.get(QUERY)))
     every = {path for items in files.values() for path in (item.path for item in items)}
     geography = form.files.geography
-    if geography is not None and (root / geography).is_file():
+    if geography is not None and is_input(root / geography, _WHAT):
         every.add(root / geography)
     # Before anything is read: a change after this is found by `require_unchanged`.
-    stamps = {path: _stamp(path) for path in sorted(every)}
+    stamps = {path: input_stamp(path, _WHAT) for path in sorted(every)}
     protected = True
     for path in (path for path in stamps if path.name != geography):
         # One file from a test key is enough to mark the whole folder.
@@ -555,14 +572,15 @@ def is_table_file(path: Path) -> bool:
 
     What Spark writes beside its files begins with `_` or a dot.
     """
+    here = not is_object(path)  # in an object store there are no folders and no links
     if (
-        (path.is_dir() and not path.is_symlink())
+        (here and path.is_dir() and not path.is_symlink())
         or path.name.startswith(("_", "."))
         or path.suffix in _BESIDE
     ):
         return False
     # A stray file could hold the rows that are missing elsewhere, so that it is not passed over.
-    if not path.name.endswith((_PARQUET, *_TEXTS)) or not path.is_file():
+    if not path.name.endswith((_PARQUET, *_TEXTS)) or (here and not path.is_file()):
         raise _bad_files(
             f"{path} is no Parquet file and no CSV file. Move it out of the folder of the table. If it is a link, put "
             "in its place what it leads to: links to folders are not followed."
@@ -664,11 +682,6 @@ def opened_table(path: Path) -> pl.LazyFrame:
         return scan_parquet(path)
     # Of a compressed file, the header line cannot be looked at before it is read.
     return scan_text(path, None if path.suffix == ".csv" else ",")
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _bad_files(what: str) -> StoreError:

@@ -47,6 +47,23 @@ def test_a_geolevel_without_measured_geounits_has_an_empty_part(tmp_path):
     assert pl.read_parquet(part).height == 0
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([[5, None], [2, 8], [0, 0]], "has something else than a whole number as an answer of 'detailed'"),
+        ([[5, 1], [2, 8], [0, 2**35]], "has an answer of 'detailed' outside -8,589,934,592 to 8,589,934,592"),
+        ([[5, 1], [2], [0, 0]], "has 1 answers of 'detailed'; wanted 2"),
+    ],
+)
+def test_lists_that_are_no_answers(tmp_path, values, words):
+    files = files_of(tmp_path / "in")
+    path = next((tmp_path / "in" / "Block.parquet" / "DPQuery").iterdir())
+    pl.read_parquet(path).with_columns(value=pl.Series(values)).write_parquet(path)
+    with pytest.raises(SchemaError) as caught:
+        copied(files, tmp_path / "out")
+    assert words in str(caught.value)
+
+
 def test_answers_of_some_queries_only(tmp_path):
     files = files_of(tmp_path / "in")
     spine = read_spine(files)

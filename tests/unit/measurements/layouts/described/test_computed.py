@@ -4,6 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tallyveil.accounting.events import Neighbours
@@ -44,6 +45,34 @@ def test_bypassed_geounits_have_shares_of_their_own(tmp_path):
     assert float(found.allocation.strategy.total) == pytest.approx(float(STRATEGY.total), rel=1e-15)
     law = found.allocation.laws("Block_Group", "detailed")
     assert len({float(one.variance) for one in law.values()}) == 2
+
+
+MISTAKES = [
+    ({"query_name": None}, "noisy answers at Tract have no query in 'query_name'. Download"),
+    ({"variance": None}, "noisy answers of 'detailed_dpq' at Tract have no number in 'variance'. A geounit"),
+    ({"variance": float("nan")}, "have the variance nan. A geounit that was not measured has no row"),
+    ({"variance": float("inf")}, "have the variance inf. A geounit that was not measured has no row"),
+    ({"variance": -4.0}, "have the variance -4.0, which is negative. If 'variance' holds another number"),
+    ({"variance": 0.0}, "have the variance 0, and noise has a greater one. Counts without noise belong"),
+    ({"variance": 1e-3}, "have the variance 0.001; variances from 0.004 to 1e+10 can be imported. If 'var"),
+    ({"variance": 1e11}, "have the variance 100000000000.0; variances from 0.004 to 1e+10 can be"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), MISTAKES, ids=lambda item: str(item)[:20])
+def test_each_mistake_in_a_variance_has_its_own_words_and_names_the_file(tmp_path, change, words):
+    files_of(tmp_path)
+    path = tmp_path / "Tract.parquet" / "DPQuery" / "part-0.parquet"
+    frame = pl.read_parquet(path)
+    name, value = next(iter(change.items()))
+    # The first file is sound; the second has the mistake.
+    second = path.with_name("part-1.parquet")
+    frame.with_columns(pl.lit(value, dtype=frame.schema[name]).alias(name)).write_parquet(second)
+    with pytest.raises(ConfigError) as caught:
+        computed(find_files(tmp_path))
+    assert str(caught.value).startswith(f"{second}: ")
+    assert words in str(caught.value)
+    assert caught.value.code == "layout-settings"
 
 
 @pytest.mark.parametrize("parameter", ["1/200", "3/40", "1/3", "9/10", "7/4", "5"])
