@@ -516,8 +516,10 @@ def by_pld(  # noqa: PLR0912 (one branch a kind)
                 inner, q = event.event, float(event.probability)
                 if isinstance(inner, Gaussian):
                     one = pld.from_gaussian_mechanism(math.sqrt(inner.variance), sampling_prob=q, **ends)
+                elif isinstance(inner, Laplace):
+                    one = pld.from_laplace_mechanism(float(inner.scale), sampling_prob=q, **ends)
                 else:
-                    one = pld.from_laplace_mechanism(float(inner.scale), sampling_prob=q, **ends)  # type: ignore[union-attr]
+                    return None
             case ApproximateDP() if not up:
                 continue  # it has no optimistic form; to leave it out is one
             case ApproximateDP():
@@ -625,7 +627,11 @@ def _truth(events: list[PrivacyEvent], epsilon: float) -> tuple[str, float, floa
     if found is not None:
         value, error = found
         return "contour", value * (1 - 1e-6) - error, value * (1 + 1e-6) + error
-    optimistic, pessimistic = (by_pld(tuple(events), None, epsilon, up) for up in (False, True))
+    try:
+        optimistic, pessimistic = (by_pld(tuple(events), None, epsilon, up) for up in (False, True))
+    except (OverflowError, MemoryError):
+        # The peer has no such large losses, and no arrays for such wide noise.
+        return "none", 0.0, 1.0
     if optimistic is None or pessimistic is None:
         return "none", 0.0, 1.0
     return "peer", optimistic * (1 - 1e-6) - 1e-11, pessimistic * (1 + 1e-6) + 1e-11

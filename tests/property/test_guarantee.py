@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.samples import every
 
 from tallyveil.accounting import Neighbours
-from tallyveil.accounting.engines.gridded import FINE_LENGTH, Gridded
+from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
 from tallyveil.accounting.guarantee import compose
@@ -145,7 +145,7 @@ def test_bounds_on_a_grid_enclose_exact_ones(seed) -> None:
             for v in rng.sample((8, 10, 16, 40, 50, 125), 3)
         )
     )
-    exact, grid = TiltedFFT(factors), Gridded(factors, FINE_LENGTH)
+    exact, grid = TiltedFFT(factors), Gridded(factors)
     for epsilon in (Fraction(1, 3), 2.0, 5.0):
         truth, bounds = exact.log_tails(epsilon), grid.log_tails(epsilon)
         for name in ("log_first", "log_second", "log_delta"):

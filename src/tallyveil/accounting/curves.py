@@ -231,7 +231,7 @@ class _Search:
         self.upper[which] = np.minimum(self.upper[which], np.maximum(upper, 0.0))
 
 
-OFF_LATTICE = ("dithered", "gridded")
+OFF_LATTICE = ("dithered", "gridded", "renyi")
 """Names of the engines whose bounds of delta are much closer than those of both probabilities."""
 
 _NO_ERROR = 1e-300

@@ -33,6 +33,7 @@ from tallyveil.accounting.losses import (
     AnyLoss,
     ConcentratedLoss,
     ExponentialLoss,
+    FailureLoss,
     GaussianLoss,
     LaplaceLoss,
     Law,
@@ -118,6 +119,11 @@ def searched_divergence(law: Law) -> Callable[[float], float]:
     """
     parts = [(loss.multiplicity, _searched_divergence(replace(loss, multiplicity=1))) for loss in law]
     return lambda excess: sum((n * divergence(excess) for n, divergence in parts), 0.0)
+
+
+def has_divergence(loss: AnyLoss) -> bool:
+    """Whether the Renyi divergences of a loss are computed."""
+    return _takes(loss, Fraction(0)) if isinstance(loss, SampledLoss) else not isinstance(loss, FailureLoss)
 
 
 def saved(excess: float) -> float:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 TOGETHER: Final = "all geolevels"
 """Name of the row that is about the whole strategy."""
 
-_SLOWEST: Final = "gridded"
-"""The engine that is left for losses without a common lattice if no faster one takes them: seconds for each number."""
+_UPPER_ALONE: Final = "renyi"
+"""The engine that is left if no other one takes the losses. It has upper bounds alone, as the cost by itself gives."""
 
 
 def strategy_parameters(
@@ -43,7 +43,7 @@ def strategy_parameters(
     Returns:
         A row for each geolevel and one for TOGETHER: `geolevel`, `spent` (exact, as text), `accountant` and the
         parameters (`accounting/guarantee.py`). The accountant is "exact", or "zcdp" or "pure" where the parameters
-        follow from the cost alone: it is not the strategy's, or only the slowest engine takes the losses.
+        follow from the cost alone: it is not the strategy's, or only upper bounds are known.
     """
     events: list[tuple[str, PrivacyEvent]] = [
         (name, strategy.geolevel_event(name)) for name in strategy.geolevels
@@ -112,7 +112,7 @@ def _row(
     if spent is not None and spent != cost:
         return cost_parameters(strategy, spent, name)
     guarantee = compose(event, neighbours=strategy.neighbours)
-    if _SLOWEST in guarantee.engines:
+    if _UPPER_ALONE in guarantee.engines:
         return cost_parameters(strategy, cost, name)
     parameters = exact_parameters(guarantee, with_mu=with_mu)
     return {"geolevel": name, "spent": str(cost), "accountant": "exact", **parameters.to_mapping()}

@@ -392,8 +392,7 @@ class Enumeration(DeltaByTails):
     def balls(self, epsilon: Fraction) -> tuple[arb, arb, arb]:
         """P(L > epsilon), Q(L > epsilon) and delta(epsilon)."""
         with precision(self.bits):
-            # What the table holds under each law; one minus it is what was cut off.
-            first = second = delta = held_first = held_second = arb(0)
+            first = second = delta = arb(0)
             for loss, probability in self.probabilities.items():
                 if loss > epsilon + self.slip:
                     parts = _tails_of(probability, loss - epsilon, self.bits)
@@ -402,10 +401,6 @@ class Enumeration(DeltaByTails):
                     # So close to epsilon that rounding decides; delta is covered by the slip below.
                     perhaps = between_zero_and(_at(probability, 0))
                     first, second = first + perhaps, second + perhaps
-                if not self.is_whole:
-                    # All of it: the transform at z = 0 and at z = -1, where 1 / y is 2 and -2.
-                    held_first += _at(probability, 2)
-                    held_second += _at(probability, -2) * rational(-loss).exp()
             second *= rational(-epsilon).exp()
             if self.slip:
                 # Each term 1 - exp(epsilon - loss) changes by no more than the loss does, exp(-loss) by that of itself.
@@ -413,15 +408,35 @@ class Enumeration(DeltaByTails):
                 second, delta = second * (1 + slip * arb(0, 1)), delta + first * slip * arb(0, 1)
             if self.is_whole:
                 return first, second, delta
-            cut_first, cut_second = _cut_off(held_first), _cut_off(held_second)
+            cut_first, cut_second = map(_cut_off, self.held())
             # The cut-off mass may lie above epsilon or not: from 0 to all of it, on each probability.
             return first + cut_first, second + cut_second, delta + cut_first
+
+    def held(self) -> tuple[arb, arb]:
+        """What the table holds under P and under Q; one minus it is what was cut off. The caller sets the precision."""
+        # The transform at z = 0 and at z = -1, where 1 / y is 2 and -2.
+        entries = self.probabilities.items()
+        first = sum((_at(probability, 2) for _, probability in entries), arb(0))
+        second = sum((_at(probability, -2) * rational(-loss).exp() for loss, probability in entries), arb(0))
+        return first, second
+
+    def log_cut(self) -> float:
+        """Logarithm of the probability under P of what was cut off, at most."""
+        if self.is_whole:
+            return -math.inf
+        with precision(self.bits):
+            return log_of_rest(self.held()[0])
 
     def logarithms(self) -> tuple[tuple[Fraction, ...], tuple[Bounds, ...]]:
         """Every loss, and the logarithm of its probability under P; for losses without a density."""
         with precision(self.bits):
             chances = [float_bounds(_at(ball, 0).log()) for ball in self.probabilities.values()]
         return tuple(self.probabilities), tuple(chances)
+
+
+def log_of_rest(held: arb) -> float:
+    """Logarithm of the probability that a table does not hold, at most."""
+    return float_bounds((1 - held).abs_upper().log()).upper
 
 
 def _cut_off(held: arb) -> arb:
@@ -478,6 +493,12 @@ def _inverses(x: arb, count: int, bits: int) -> tuple[list[arb], list[arb], list
         both.append(power + both[-2] / 4)
     # `both` is one ahead: it began with two bounds.
     return first[: -count - 1 : -1], second[: -count - 1 : -1], both[-2 : -count - 2 : -1]
+
+
+def number_of_values(factor: Countable, least_delta: Fraction) -> int:
+    """How many values the sum of all answers of a factor takes in a table that resolves a delta."""
+    gaussian = (factor,) if isinstance(factor, GaussianLoss) else ()
+    return _points(factor, resolving_bits(gaussian, least_delta))
 
 
 def _points(factor: Countable, bits: int) -> int:

@@ -4,11 +4,12 @@ The engines differ in speed and in what they accept, never in meaning: each give
 
 Integer noise alone. The choice under "auto" is the first engine of `_ON_LATTICE`, and then of `_OF_TRANSFORMS`, that
 takes the losses: the closed form, the quadrature, the tilted FFT; enumeration if there is no Gaussian noise of usual
-variance; the dithered contour; enumeration with Gaussian noise; the contour at a larger width; and last the grid. The
-first three need a lattice that all losses share. Three engines may have wide bounds far out, and have a second one that
-is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, the grid helps the dithered contour, where
-few atoms of small variance or a few large losses of samples carry the tail, and enumeration, which cuts Gaussian noise
-off, is made to cut less.
+variance; the dithered contour; enumeration with Gaussian noise, also where it is quicker than a contour of many nodes;
+the contour beside losses with few values; and the contour at a larger width. The first three need a lattice that all
+losses share. Three engines may have wide bounds far out, and have a second one that is asked there too
+(`FallbackEngine`): the tilted FFT helps the quadrature, the contour beside losses with few values helps that of all
+losses, where few atoms of small variance or a few large losses of samples carry the tail, and enumeration, which cuts
+Gaussian noise off, is made to cut less.
 
 Any other law is taken apart:
 
@@ -21,9 +22,13 @@ Any other law is taken apart:
 5. All others: enumeration of a few finite losses, or the dithered contour.
 6. Where that would need too many frequencies, losses with few values together are taken apart from the others, for
    which the contour then falls (`Conditioned`). Then larger widths are tried.
-7. What remains, such as samples of very narrow or very wide noise, is listed and moved to a grid. Real-valued noise
-   has no list. Integer noise that covers it stands for it in the upper bounds, and integer noise that it covers in the
-   lower bounds (docs/proofs/real-noise.md, section 2).
+7. Discrete Laplace noise with very many steps: real Laplace noise that covers it stands for it in the upper bounds, and
+   real Laplace noise that it covers in the lower bounds (docs/proofs/real-noise.md, section 2).
+8. Samples that no contour takes, such as those of very narrow or very wide noise, are listed and moved to a grid.
+   Real-valued noise has no list. Integer noise that covers it stands for it in the upper bounds, and integer noise that
+   it covers in the lower bounds.
+9. What remains has too many frequencies without any sample, as 10^9 answers that protect nobody have. Renyi divergences
+   bound delta from above, and nothing is claimed from below.
 """
 
 import math
@@ -37,9 +42,10 @@ import numpy as np
 
 from tallyveil.accounting.engines.ball_tails import Countable, Enumeration, Normal, OneSample, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
-from tallyveil.accounting.engines.dithered import LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
+from tallyveil.accounting.engines.dithered import FEW_NODES, LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper, WithFailure
-from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded, Listable, listed
+from tallyveil.accounting.engines.gridded import LENGTH, Gridded, Listable
+from tallyveil.accounting.engines.halves import Halves
 from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.sampled import number_of_losses
@@ -81,7 +87,7 @@ from tallyveil.accounting.losses import (
     times,
 )
 from tallyveil.accounting.numbers import Bounds
-from tallyveil.accounting.renyi import searched_divergence
+from tallyveil.accounting.renyi import has_divergence, searched_divergence
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
@@ -103,21 +109,30 @@ _WIDE: Final = 1e-9
 quadrature reaches about 1e-12 where its conditions hold well, so they hold barely here."""
 
 _WIDE_OFF_LATTICE: Final = 0.01
-"""The same off every lattice, where Q is known to four digits at best. The grid takes seconds, and helps only where the
-bounds of delta are wide too."""
+"""The same off every lattice, where Q is known to four digits at best. The second engine helps only where the bounds of
+delta are wide too."""
 
 _WIDE_OF_SAMPLES: Final = 0.5
 """The same for random samples, of which the grid knows little more than the contour where the latter knows delta."""
 
-_WIDEST: Final = 1e-6
+_WIDEST: Final = 1e-3
 """Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
-1e-9. The grid is wider than this more often than not."""
+1e-9."""
 
-_WIDEST_OF_ALL: Final = 1e-4
-"""The same beside other than integer noise, of which the grid has stand-ins alone."""
+_WIDEST_OF_SAMPLES: Final = 1e-4
+"""The same of random samples, of which the grid knows more than at a larger width."""
 
-_FINE_GRID: Final = 1e-8
-"""About the least width of epsilon's bounds that the grid of integer noise has."""
+_MANY_NODES: Final = 1 << 18
+"""Nodes of a usual contour from which a larger width is tried, if the width that was asked for is out of reach. A
+search looks at some twenty contours of so many nodes in seconds."""
+
+_PROTECTS_NOBODY: Final = 1e8
+"""About the rho from which only upper bounds are given, which take no time. Epsilon is as large, and a contour would
+have phases that floats do not tell apart."""
+
+_FINE_STEPS: Final = 1 << 8
+"""Steps that an answer with discrete Laplace noise moves from which real Laplace noise may stand for it. The largest
+losses of both bounds differ by a quarter of their square, divided by the square of this: 4e-6 of it at most."""
 
 STEPS: Final = 10_000
 """Standard deviation of the integer noise that stands for normal noise, about."""
@@ -314,27 +329,74 @@ def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
             return FallbackEngine(engine, partial(TiltedFFT, factors))
         if engine is not None:
             return engine
-    grid = partial(_fine_grid, factors)
-    # The grid takes the losses or raises.
-    return _first_of(_OF_TRANSFORMS, factors, width, grid) or grid()
+    return _by_transform(factors, width)
 
 
-def _first_of(
-    builders: "tuple[_Builder, ...]", law: Law, width: float, grid: Callable[[], LossEngine]
-) -> LossEngine | None:
-    """The first engine that takes the losses, with the grid where its bounds are wide."""
+def _by_transform(law: Law, width: float) -> LossEngine:
+    """The first engine that takes the losses, with a second one where its bounds are wide, or what is left."""
     # Built one by one, as some take seconds.
-    engine = next((engine for build in builders if (engine := build(law, width)) is not None), None)
+    engine = next((engine for build in _OF_TRANSFORMS if (engine := build(law, width)) is not None), None)
+    if engine is None:
+        return _between_real(law, width) or _last(law)
+    if isinstance(engine, Dithered) and engine.usual_nodes > FEW_NODES:
+        engine = _cut_off(law, width) or engine
+    sampled = _has_samples(law)
     match engine:
-        case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
-            return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
-        case Dithered() if any(isinstance(factor, SampledLoss) for factor in engine.scan.others):
-            return FallbackEngine(engine, lambda: _conditioned(law, width) or grid(), _WIDE_OF_SAMPLES)
-        case Enumeration(is_whole=False):
+        case Dithered() if any(
+            isinstance(factor, SampledLoss | GaussianLoss) for factor in engine.scan.others
+        ):
+            # Without a second engine the bounds stay as wide as they are.
+            return FallbackEngine(
+                engine,
+                lambda: _conditioned(law, width) or (_on_grid(law) if sampled else engine),
+                _WIDE_OF_SAMPLES if sampled else _WIDE_OFF_LATTICE,
+            )
+        case Enumeration() | Halves() if not engine.is_whole:
             # Gaussian noise is cut off at a small delta, and for smaller ones further out.
-            return FallbackEngine(engine, partial(_deeper, law, grid), _WIDE_OFF_LATTICE)
+            return FallbackEngine(engine, lambda: _enumerated(law, _LEAST_DELTA) or engine, _WIDE_OFF_LATTICE)
         case _:
             return engine
+
+
+def _of_nobody(law: Law, width: float) -> Between | None:
+    """Upper bounds alone where epsilon is beyond all use."""
+    if sum(map(cost_hint, law)) < _PROTECTS_NOBODY or not all(map(has_divergence, law)):
+        return None
+    return Between(RenyiUpper(law), NoLoss(), law, (), _chord(law))
+
+
+def _has_samples(law: Law) -> bool:
+    return any(isinstance(loss, SampledLoss) for loss in law)
+
+
+def _last(law: Law) -> LossEngine:
+    """Samples on a grid; for all other losses upper bounds alone."""
+    if _has_samples(law):
+        return _on_grid(law)
+    return Between(RenyiUpper(law), NoLoss(), law, (), _chord(law))
+
+
+def _between_real(law: Law, width: float) -> Between | None:
+    """Bounds with real Laplace noise in the place of discrete Laplace noise with very many steps, if there is any."""
+    upper, lower = (
+        merged_law(
+            tuple(
+                ExponentialLoss(
+                    # By real-noise.md, section 2, it lies between these two.
+                    -loss.offset + (1 / (4 * loss.scale**2) if covering else 0),
+                    loss.multiplicity,
+                )
+                if isinstance(loss, LaplaceLoss) and loss.sensitivity >= _FINE_STEPS
+                else loss
+                for loss in law
+            )
+        )
+        for covering in (True, False)
+    )
+    if upper == lower:
+        return None
+    engines = (engine_for(part, "auto", width) for part in (upper, lower))
+    return Between(*engines, upper, lower, _chord(law))
 
 
 def _has_lattice(factors: tuple[LossFactor, ...]) -> bool:
@@ -359,7 +421,9 @@ def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | No
         least: What the largest value must exceed.
     """
     finite = tuple(
-        loss for loss in law if _is_countable(loss) and not isinstance(loss, GaussianLoss | ExponentialLoss)
+        loss
+        for loss in law
+        if _is_countable(loss) and not isinstance(loss, ExponentialLoss) and not _has_gaussian((loss,))
     )
     rest = tuple(loss for loss in law if loss not in finite)
     if not finite or not rest or greatest_bounds(finite).upper <= least:
@@ -371,7 +435,7 @@ def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | No
     if engine is None:
         return None
     values, log_chances = table.logarithms()
-    return Conditioned(values, log_chances, table.slip, engine, _chord(law))
+    return Conditioned(values, log_chances, table.slip, engine, _chord(law), table.log_cut())
 
 
 def _far_apart(law: Law, width: float) -> Conditioned | None:
@@ -380,27 +444,25 @@ def _far_apart(law: Law, width: float) -> Conditioned | None:
 
 
 def _wider(law: Law, width: float) -> Dithered | None:
-    """The contour at ten or a hundred times the width, and so on; None where the grid is about as close and faster."""
-    engine, integers = None, len(of_integers(law)) == len(law)
-    widest = _WIDEST if integers else _WIDEST_OF_ALL
-    while engine is None and width < widest:
+    """The contour at ten or a hundred times the width, and so on."""
+    engine, widest = None, _WIDEST_OF_SAMPLES if _has_samples(law) else _WIDEST
+    while width < widest and (engine is None or engine.usual_nodes > _MANY_NODES):
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
         engine = _dithered(law, width)
-    if engine is None or width <= _FINE_GRID or not integers:
-        return engine
-    # Integer noise has a grid about as close, which is the faster one where nearly all frequencies count.
-    return None if engine.scan.is_tilted or engine.scan.windows.is_whole else engine
+    return engine
 
 
-def _direct(law: Law, width: float) -> Enumeration | None:
+def _direct(law: Law, width: float) -> Enumeration | Halves | None:
+    return _enumerated(law, Fraction(1, 10**30))
+
+
+def _enumerated(law: Law, least_delta: Fraction) -> Enumeration | Halves | None:
     countable = tuple(loss for loss in law if _is_countable(loss))
-    return Enumeration.build(countable) if len(countable) == len(law) else None
-
-
-def _deeper(law: Law, grid: Callable[[], LossEngine]) -> LossEngine:
-    """Enumeration in which every delta that a float holds keeps its digits, or the grid where it takes too long."""
-    countable = tuple(loss for loss in law if _is_countable(loss))
-    return Enumeration.build(countable, least_delta=_LEAST_DELTA) or grid()
+    if len(countable) < len(law):
+        return None
+    # Only losses of real Laplace noise have a density, and then every epsilon looks at every value.
+    of_densities = any(isinstance(loss, ExponentialLoss) for loss in countable)
+    return (Enumeration if of_densities else Halves).build(countable, least_delta=least_delta)
 
 
 def _is_countable(loss: AnyLoss) -> TypeGuard[Countable]:
@@ -409,12 +471,12 @@ def _is_countable(loss: AnyLoss) -> TypeGuard[Countable]:
     return isinstance(loss, GaussianLoss | LaplaceLoss | ExponentialLoss | ResponseLoss)
 
 
-def _whole(law: Law, width: float) -> Enumeration | None:
+def _whole(law: Law, width: float) -> Enumeration | Halves | None:
     """Enumeration where it cuts nothing off, or little: without Gaussian noise of usual variance."""
     return None if _has_gaussian(law) else _direct(law, width)
 
 
-def _cut_off(law: Law, width: float) -> Enumeration | None:
+def _cut_off(law: Law, width: float) -> Enumeration | Halves | None:
     return _direct(law, width) if _has_gaussian(law) else None
 
 
@@ -422,26 +484,17 @@ def _has_gaussian(law: Law) -> bool:
     return any(isinstance(loss, GaussianLoss) and loss.variance >= LEAST_VARIANCE for loss in law)
 
 
-def _fine_grid(factors: tuple[LossFactor, ...]) -> LossEngine:
-    """The grid of integer noise alone; losses that no list holds are refused before anything is computed."""
-    engine = _on_grid(factors, FINE_LENGTH)
-    for loss in factors:
-        if isinstance(loss, LaplaceLoss):
-            listed(loss, 0.0, coarse=True)
-    return engine
-
-
-def _on_grid(law: Law, length: int) -> LossEngine:
-    """The grid, with integer noise in the place of what cannot be listed."""
+def _on_grid(law: Law) -> LossEngine:
+    """The grid of samples and of losses beside them, with integer noise in the place of what cannot be listed."""
     upper, lower = (
         standing(without_fine(law, covering=covering), covering=covering) for covering in (True, False)
     )
     # Nothing stands in for anything: one law gives both bounds, at half the time.
     if upper == lower:
-        return Gridded(upper, length)
+        return Gridded(upper, LENGTH)
     # A lower bound may leave a loss out; without any, nothing is claimed from below.
-    least = Gridded(lower, length) if lower else NoLoss()
-    return Between(Gridded(upper, length), least, upper, lower, _chord(law))
+    least = Gridded(lower, LENGTH) if lower else NoLoss()
+    return Between(Gridded(upper, LENGTH), least, upper, lower, _chord(law))
 
 
 _Builder = Callable[[tuple[Any, ...], float], LossEngine | None]
@@ -455,6 +508,7 @@ _ON_LATTICE: Final[tuple[_Builder, ...]] = (
 
 _OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (
     _whole,
+    _of_nobody,
     _far_apart,
     _dithered,
     _cut_off,
@@ -469,7 +523,7 @@ _ASKED_FOR: Final[dict[str, _Builder]] = {
     "tilted_fft": lambda factors, _: TiltedFFT(factors),  # it says itself why it cannot
     "dithered": _dithered,  # at the width asked for and no other
     "direct": _direct,
-    "gridded": lambda factors, _: _fine_grid(factors),
+    "gridded": lambda factors, _: _on_grid(factors),
     "proved": lambda factors, _: Proved.build(factors),
 }
 """The engine that is asked for by its name."""
@@ -495,15 +549,10 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
 
 
 def _without_rho(law: Law, wanted: str, width: float) -> LossEngine:
-    """The engine for losses of which the law is known: by their transforms, or on a grid."""
+    """The engine for losses of which the law is known."""
     if wanted == "auto":
         # Its transform falls slowly, so that no contour takes one sample.
-        if closed_form := OneSample.build(law):
-            return closed_form
-        engine = _first_of(_OF_TRANSFORMS, law, width, partial(_on_grid, law, LENGTH))
-        return engine or _on_grid(law, LENGTH)
-    if wanted == "gridded":
-        return _on_grid(law, LENGTH)
+        return OneSample.build(law) or _by_transform(law, width)
     engine = _ASKED_FOR[wanted](law, width)
     if engine is None:
         raise _cannot_take(wanted, Dithered.why_not(law, width) if wanted == "dithered" else None)

@@ -688,7 +688,7 @@ _MANY_PHASES: Final = 1 << 20
 
 def _one_thread(nodes: float) -> AbstractContextManager[object]:
     """Products of matrices on one thread: of these sizes a second one gains nothing and waits at full speed."""
-    if nodes <= _FEW_NODES:
+    if nodes <= FEW_NODES:
         return nullcontext()
     # Here, because few compositions need it.
     from threadpoolctl import threadpool_limits
@@ -861,7 +861,7 @@ than a quarter of them."""
 MOST_AT_BUILD: Final = 1 << 21
 """Nodes of a usual contour above which a width is refused. This many take half a second."""
 
-_FEW_NODES: Final = 1 << 16
+FEW_NODES: Final = 1 << 16
 """Nodes up to which a contour takes a fiftieth of a second, so that a search needs no rougher one."""
 
 _LARGEST_VARIANCE: Final = Fraction(10) ** 130
@@ -981,9 +981,14 @@ class Dithered:
         epsilon = max(min(self._moments(tilt)[0], (self.mean + greatest) / 2), 0.0)
         return self._rule(self._tilt(epsilon), epsilon) is not None
 
+    @property
+    def usual_nodes(self) -> float:
+        """About how many nodes a usual contour has."""
+        return self.scan.nodes(_PERIOD * self.scan.spread)
+
     def rough(self) -> "Dithered":
         """An engine of the same losses that is faster and less exact, to search with; itself if it is fast enough."""
-        if self.scan.nodes(_PERIOD * self.scan.spread) <= _FEW_NODES:
+        if self.usual_nodes <= FEW_NODES:
             return self
         if not self._rough:
             rough = Dithered.build(self.factors, min(1.0, 1000 * self.width), self._engine_of)

@@ -89,6 +89,7 @@ class Conditioned:
         slip: By how much a value may be off.
         rest: Engine of the other losses.
         chord: Length over which the slope of delta is looked at.
+        log_cut: Logarithm of the probability under P of values that are not listed, at most.
     """
 
     values: tuple[Fraction, ...]
@@ -96,6 +97,7 @@ class Conditioned:
     slip: Fraction
     rest: LossEngine
     chord: float
+    log_cut: float = -math.inf
 
     @property
     def name(self) -> str:
@@ -121,6 +123,8 @@ class Conditioned:
             (upper.upper, [chance.upper for chance in self.log_chances], 1),
         ):
             mixed = np.logaddexp.reduce(logs.reshape(shape) + np.array(chances)[:, None], axis=0)
+            if side > 0:
+                mixed = np.logaddexp(mixed, self.log_cut)
             slack = _SLACK * (8 + len(chances)) * (1 + np.where(np.isfinite(mixed), np.abs(mixed), 0.0))
             ends.append(np.minimum(mixed + side * slack, 0.0))
         return ManyBounds(np.minimum(ends[0], ends[1]), ends[1])

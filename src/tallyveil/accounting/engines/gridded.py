@@ -1,7 +1,9 @@
-"""Tails of any sum of independent losses that can be listed: moved to a grid, added up by one transform.
+"""Tails of random samples and of losses beside them that can be listed: moved to a grid, added up by one transform.
 
 The problem: delta(epsilon) = E[(1 - exp(epsilon - L))+] from both sides, for L a sum of n independent losses.
-The laws of the two neighbours need not mirror each other, and n may be ten thousand.
+The laws of the two neighbours need not mirror each other, and n may be ten thousand. It takes what no contour takes:
+samples of noise that is far smaller than what a record adds, or of noise so wide that its losses are too many for a
+sum at every frequency.
 
 `Gridded` is the engine and has the steps; `AtomList` is one loss as a list of atoms, which `listed` makes. Proofs:
 docs/proofs/accounting-rounding.md and docs/proofs/real-noise.md.
@@ -357,16 +359,13 @@ LENGTH: Final = 1 << 19
 """Points of the grid: a transform takes 10 ms. Epsilon's upper end is off by the square of the step, its lower end by
 the step or more: with twice the points a quarter, and a half at most, of that."""
 
-FINE_LENGTH: Final = 1 << 21
-"""The same for integer noise alone, which needs few transforms."""
-
 _OUTSIDE: Final = 48.0
 """Minus the logarithm of the mass outside of the window that is aimed at."""
 
 _SCALES: Final = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
 """Tilts that are tried in Chernoff's bound, in units of the best one for a normal loss."""
 
-# Laws of tilts that are kept: 4 MiB each at the usual length, 16 MiB at the fine one. Twice doubles that.
+# Laws of tilts that are kept: 4 MiB each. Twice doubles that.
 _CACHED: Final = 16
 # Nats by which Chernoff's bound at the chosen tilt may exceed the least one; see `_tilt`.
 _SPARE: Final = 4.0

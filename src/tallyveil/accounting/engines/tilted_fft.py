@@ -122,8 +122,8 @@ class TiltedFFT(DeltaByTails):
         if length > MAX_LENGTH:
             raise SolverError(
                 f"the losses share a lattice of step {float(self.lattice.step):.3g}. About {length:.3g} of its "
-                f"points matter, and this engine supports {MAX_LENGTH}. Use the engine 'gridded', which rounds "
-                "the losses to a coarser grid."
+                f"points matter, and this engine supports {MAX_LENGTH}. Ask for 'auto', which "
+                "chooses an engine that can."
             )
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:

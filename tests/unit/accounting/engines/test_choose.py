@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting.engines import choose
-from tallyveil.accounting.engines.ball_tails import Enumeration, OneSample
+from tallyveil.accounting.engines.ball_tails import OneSample
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.gridded import FINE_LENGTH, Gridded
+from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper
+from tallyveil.accounting.engines.halves import Halves
 from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, ManyBounds, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.losses import (
@@ -101,13 +102,12 @@ def test_what_is_chosen() -> None:
     both = choose_engine(tiny, "auto", 1e-4)
     assert isinstance(both, FallbackEngine)
     assert isinstance(both.fast, Dithered)
-    assert isinstance(both.general, Gridded)
-    assert both.general.length == FINE_LENGTH
+    assert isinstance(both.general, Conditioned)
     scales = (("3.37", 1, 5), ("7.113", 1, 8), ("2.29", 2, 3))
     few = choose_engine(tuple(LaplaceLoss(Fraction(t), k, n) for t, k, n in scales))
-    assert isinstance(few, Enumeration)
+    assert isinstance(few, Halves)
     many = merged(tuple(LaplaceLoss(Fraction(10007 + 97 * i * i, 1000 + i), 1, 6) for i in range(8)))
-    assert isinstance(choose_engine(many), Dithered)
+    assert isinstance(choose_engine(many), Halves)
     scales = tuple(LaplaceLoss(Fraction(10007 + 97 * i * i, 100 + i), 1, 25) for i in range(40))
     assert isinstance(choose_engine(merged(scales)), Dithered)
     for name in ENGINES:
@@ -142,15 +142,14 @@ def test_losses_of_few_values_are_taken_apart_from_the_others() -> None:
 
 def test_noise_that_is_cut_off_is_cut_further_out_where_delta_is_smaller() -> None:
     law = (GaussianLoss(Fraction(1, 5), 1, 1), LaplaceLoss(Fraction(7, 3), 1, 1))
-    grid = choose._fine_grid(law)
-    deeper = choose._deeper(law, lambda: grid)
-    assert isinstance(deeper, Enumeration)
-    once = Enumeration.build(law)
-    assert once is not None
+    engine = choose._by_transform(law, 1e-9)
+    assert isinstance(engine, FallbackEngine)
+    once, deeper = engine.fast, engine.general
+    assert isinstance(deeper, Halves)
     far = 60
     assert once.log_tails(far).log_delta.width == math.inf
-    assert deeper.log_tails(far).log_delta.width < 1e-12
-    assert grid.log_tails(far).log_delta.lower <= deeper.log_tails(far).log_delta.upper
+    assert deeper.log_tails(far).log_delta.width < 1e-11
+    assert engine.log_deltas([far])[0].width < 1e-11
 
 
 @pytest.mark.parametrize("width", [1e-12, 1.0])
@@ -171,8 +170,27 @@ def test_a_width_that_is_too_narrow_is_raised_tenfold(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Dithered, "build", build)
     assert choose._wider(WITHOUT_LATTICE, 1e-9) is None
-    assert tried == [1e-8, 1e-7, 1e-6]
-    assert isinstance(choose_engine(WITHOUT_LATTICE), Gridded)
+    assert tried == [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3]
+    tried.clear()
+    sample = SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 10))
+    assert choose._wider((sample,), 1e-9) is None
+    assert tried == [1e-8, 1e-7, 1e-6, 1e-5, 1e-4]
+    # Without a contour Renyi divergences bound delta from above alone.
+    last = choose_engine(WITHOUT_LATTICE)
+    assert isinstance(last, Between)
+    assert isinstance(last.upper, RenyiUpper)
+    assert isinstance(last.lower, NoLoss)
+
+
+def test_noise_that_protects_nobody_has_upper_bounds_alone() -> None:
+    engine = choose_engine((LaplaceLoss(Fraction(1), 1, 10**12),))
+    assert isinstance(engine, Between)
+    assert isinstance(engine.upper, RenyiUpper)
+    failing = SampledLoss(
+        LaplaceLoss(Fraction(1), 1, 1), Fraction(1, 2), Fraction(1, 10), multiplicity=10**12
+    )
+    assert choose._of_nobody((failing,), 1e-9) is None
+    assert choose._of_nobody(GAUSSIANS, 1e-9) is None
 
 
 def test_without_losses_delta_is_that_of_equal_laws() -> None:

@@ -11,11 +11,11 @@ import pytest
 from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
 from tallyveil.accounting.conversion import epsilon_at
 from tallyveil.accounting.engines import choose, dithered, loss_transform
-from tallyveil.accounting.engines.ball_tails import Enumeration
 from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered, contour_at, log_moment_bounds
-from tallyveil.accounting.engines.gridded import Gridded
+from tallyveil.accounting.engines.enclosing import Between, Conditioned
+from tallyveil.accounting.engines.halves import Halves
 from tallyveil.accounting.engines.moments import log_moment, moments
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.tails import ManyBounds, log_reflected, log_rest
@@ -144,18 +144,18 @@ def test_periods_that_floats_cannot_resolve_are_refused(monkeypatch) -> None:
 
 
 def test_close_variances_near_one_and_other_noise_are_left_to_others(monkeypatch) -> None:
-    """The scan has limits of states and of nodes; above them losses are listed or moved to a grid."""
+    """The scan has limits of states and of nodes; above them losses are listed, or bounded from above alone."""
     factors = incommensurable(1, 100, 1)
     monkeypatch.setattr(loss_transform, "MOST_STATES", 50)
     assert "too often" in str(Dithered.why_not(factors))
     monkeypatch.setattr(dithered, "MOST_AT_BUILD", 100)
-    assert isinstance(choose_engine(factors), Gridded)
+    assert isinstance(choose_engine(factors), Halves | Between)
     monkeypatch.undo()
     monkeypatch.setattr(loss_transform, "MOST_WINDOWS", 1)
     assert "too often" in str(Dithered.why_not(factors))
     monkeypatch.undo()
     laplaces = tuple(LaplaceLoss(Fraction(10**6 + n, 10**6 - n), 1, 1) for n in (1, 5, 7))
-    assert isinstance(choose_engine(laplaces), Enumeration)
+    assert isinstance(choose_engine(laplaces), Halves)
 
 
 def test_a_width_out_of_reach_is_widened_and_said() -> None:
@@ -202,7 +202,7 @@ def test_a_small_variance_off_the_lattice_has_both_engines(monkeypatch) -> None:
     engine = choose_engine(factors, "auto", 1e-5)
     assert isinstance(engine, FallbackEngine)
     assert engine.name == "dithered"
-    assert isinstance(engine.general, Gridded)
+    assert isinstance(engine.general, Conditioned)
     assert engine.log_tails(1.0) == engine.fast.log_tails(1.0)
 
 

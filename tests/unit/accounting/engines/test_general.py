@@ -7,11 +7,12 @@ import mpmath
 import pytest
 
 from tallyveil.accounting.engines import choose
-from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, OneSample
+from tallyveil.accounting.engines.ball_tails import Normal, OneSample
 from tallyveil.accounting.engines.choose import NoLoss, _failures, engine_for, standing, without_fine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.gridded import Gridded
+from tallyveil.accounting.engines.halves import Halves
 from tallyveil.accounting.losses import (
     ConcentratedLoss,
     ExponentialLoss,
@@ -111,7 +112,7 @@ def test_fine_integer_noise_is_taken_as_normal_noise_on_either_side() -> None:
 
 def test_the_engine_follows_the_losses() -> None:
     assert isinstance(engine_for((NormalLoss(Fraction(1)),), "auto", 1e-9), Normal)
-    assert isinstance(engine_for((RESPONSE,), "auto", 1e-9), Enumeration)
+    assert isinstance(engine_for((RESPONSE,), "auto", 1e-9), Halves)
     assert isinstance(engine_for((RESPONSE,), "gridded", 1e-9), Gridded)
     law = (RESPONSE, NormalLoss(Fraction(1)))
     assert isinstance(engine_for(law, "auto", 1e-9), Dithered)
@@ -130,7 +131,7 @@ def test_the_engine_follows_the_losses() -> None:
     with_failure = engine_for((FailureLoss(Fraction(1, 10)), RESPONSE), "auto", 1e-9)
     assert isinstance(with_failure, WithFailure)
     assert with_failure.law == (RESPONSE,)
-    assert isinstance(with_failure.rest, Enumeration)
+    assert isinstance(with_failure.rest, Halves)
     rho = engine_for((ConcentratedLoss(Fraction(1, 2)),), "auto", 1e-9)
     assert isinstance(rho, Between)
     assert rho.lower_law == (NormalLoss(Fraction(1)),)
