@@ -259,7 +259,7 @@ def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[t
         levels = [engine.levels_of_rest(alpha) for alpha in alphas]
         less, more = (betas_at(engine.rest, engine.law, part) for part in zip(*levels, strict=True))
         return [(knot, engine.beta(low, high)) for (knot, low), (_, high) in zip(less, more, strict=True)]
-    if not law or not (further(law) or engine.name in OFF_LATTICE):
+    if not law or not (further(law) or engine.name in OFF_LATTICE or isinstance(engine, Between)):
         return [_on_lattice(engine, of_integers(law), alpha) for alpha in alphas]
     inner = [alpha for alpha in alphas if alpha not in {0, 1}]
     from_profile = iter(betas_from_profile(engine, search_cost(law), inner))

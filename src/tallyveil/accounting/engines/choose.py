@@ -395,8 +395,9 @@ def _between_real(law: Law, width: float) -> Between | None:
     )
     if upper == lower:
         return None
-    engines = (engine_for(part, "auto", width) for part in (upper, lower))
-    return Between(*engines, upper, lower, _chord(law))
+    # Failures on samples were counted before, and must not be taken out again.
+    engines = [_without_rho(part, "auto", width) for part in (upper, lower)]
+    return Between(engines[0], engines[1], upper, lower, _chord(law))
 
 
 def _has_lattice(factors: tuple[LossFactor, ...]) -> bool:

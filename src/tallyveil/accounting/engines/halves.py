@@ -141,7 +141,9 @@ class Halves:
                 firsts,
                 _Logs.of(chances),
                 seconds,
-                *(_Logs.of(balls[:0:-1]) for balls in (sums, weights, gaps)),
+                _Logs.of(sums[:0:-1]),
+                _Logs.of(weights[:0:-1]),
+                _Logs.of(gaps[:0:-1]),
                 slip + 2 * UNIT * float(np.abs(firsts).max() + np.abs(seconds).max()),
                 cut,
             )
@@ -187,8 +189,9 @@ class Halves:
 def _sorted(table: Enumeration) -> tuple[Floats, list[arb]]:
     """The values of a table, rounded, in ascending order, and their probabilities under P."""
     entries = sorted(table.probabilities.items(), key=lambda entry: entry[0])
-    chances = [chance for _, chance in entries]
-    assert all(isinstance(chance, arb) for chance in chances)
+    # No loss here has a density, so that every entry is a probability.
+    chances = [chance for _, chance in entries if isinstance(chance, arb)]
+    assert len(chances) == len(entries)
     return np.array([float(value) for value, _ in entries]), chances
 
 

@@ -11,7 +11,7 @@ from tallyveil.accounting.engines import choose, halves
 from tallyveil.accounting.engines.ball_tails import Enumeration
 from tallyveil.accounting.engines.choose import engine_for
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.enclosing import Between
+from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.halves import Halves
 from tallyveil.accounting.losses import (
     ExponentialLoss,
@@ -145,3 +145,11 @@ def test_fine_laplace_noise_beside_normal_noise_has_bounds_close_to_real_noise()
     assert isinstance(engine.upper, Dithered)
     for epsilon in (0.5, 4.0):
         assert engine.log_deltas([epsilon])[0].width < 1e-7
+
+
+def test_failures_on_samples_are_not_taken_out_again_beside_real_noise() -> None:
+    sample = SampledLoss(ResponseLoss(Fraction(1), 3), Fraction(1, 2), Fraction(1, 10))
+    between = choose._between_real((sample, LaplaceLoss(Fraction(400), 300, 1)), 1e-3)
+    assert between is not None
+    assert not isinstance(between.upper, WithFailure)
+    assert not isinstance(between.lower, WithFailure)
