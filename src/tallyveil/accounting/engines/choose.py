@@ -124,7 +124,7 @@ _WIDEST_OF_SAMPLES: Final = 1e-4
 
 _MANY_NODES: Final = 1 << 18
 """Nodes of a usual contour from which a larger width is tried, if the width that was asked for is out of reach. A
-search looks at some twenty contours of so many nodes in seconds."""
+search looks at some twenty contours of so many nodes in seconds. Contours of samples are dear for another reason."""
 
 _PROTECTS_NOBODY: Final = 1e8
 """About the rho from which only upper bounds are given, which take no time. Epsilon is as large, and a contour would
@@ -446,8 +446,9 @@ def _far_apart(law: Law, width: float) -> Conditioned | None:
 
 def _wider(law: Law, width: float) -> Dithered | None:
     """The contour at ten or a hundred times the width, and so on."""
-    engine, widest = None, _WIDEST_OF_SAMPLES if _has_samples(law) else _WIDEST
-    while width < widest and (engine is None or engine.usual_nodes > _MANY_NODES):
+    widest, most = (_WIDEST_OF_SAMPLES, math.inf) if _has_samples(law) else (_WIDEST, _MANY_NODES)
+    engine = None
+    while width < widest and (engine is None or engine.usual_nodes > most):
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
         engine = _dithered(law, width)
     return engine
