@@ -251,7 +251,7 @@ class OwnData:
         """
         # None and the empty tuple both mean that the file has no such table.
         if not getattr(self, table):
-            name = {"counts": "[counts]", "regressions": "[[regressions]]"}[table]
+            name = {"counts": "[counts]", "regressions": "[[regressions]] or [blocks]"}[table]
             raise MissingDataError(
                 f"{exhibit} needs the table {name}, which {self.path} does not have. Add it, or do not ask for this "
                 "exhibit."

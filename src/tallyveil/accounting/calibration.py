@@ -386,7 +386,9 @@ class CurveExcess:
     bound: float
 
 
-def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) -> CurveExcess:
+def curve_excess(
+    guarantee: Guarantee, reference: ReferenceCurve, end: float, *, sign_only: bool = False
+) -> CurveExcess:
     """The largest excess of a guarantee over a reference curve, for epsilon from 0 to an end.
 
     Variables: u = ln delta, known from above; v = ln r, known from below; k = exp(epsilon); an interval [a, b] of
@@ -408,6 +410,7 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
         guarantee: The guarantee.
         reference: The curve that it is held against.
         end: The largest epsilon looked at, above 0.
+        sign_only: Whether the search ends as soon as it is known whether the excess is above 0 anywhere.
     """
 
     def point(epsilon: float) -> _Point:
@@ -425,6 +428,8 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
     heapq.heapify(heap)
     for _ in range(_MOST_PIECES):
         bound, left, right = heap[0]
+        if sign_only and (best.excess > 0 or bound >= 0):
+            break
         middle = (left.epsilon + right.epsilon) / 2
         # Where both deltas are nearly 1, the excess is 0 or just below. It is to be shown that it is nowhere above.
         close = min(_CLOSE, -best.excess) if best.excess <= 0 else _CLOSE

@@ -314,6 +314,7 @@ def import_geography(
     facilities: AnyPath | None = None,
     zcta: AnyPath | None = None,
     areas: Paths = (),
+    cbsa: AnyPath | None = None,
 ) -> "tuple[Imported, dict[str, Path]]":
     """Import blocks and areas from files of the United States Census Bureau.
 
@@ -324,6 +325,7 @@ def import_geography(
         facilities: Table of group quarters, with the columns BLOCKID, GQTYPE and FACILITIES.
         zcta: The relationship file of ZIP Code tabulation areas and blocks.
         areas: Lists of places and of county subdivisions, with functional statuses.
+        cbsa: The list of metropolitan and micropolitan statistical areas and their counties, saved as CSV.
     Returns:
         What was imported, and the paths of the files.
     """
@@ -335,6 +337,7 @@ def import_geography(
         None if facilities is None else Path(facilities),
         None if zcta is None else Path(zcta),
         tuple(map(Path, areas)),
+        None if cbsa is None else Path(cbsa),
     )
     # Everything is read and checked before a file is written.
     imported = census.import_geography(sources)

@@ -428,6 +428,68 @@ def savings_of_plan(release: AnyPath, delta: Exact, conversion: Conversion = "be
     }
 
 
+@checked
+def reductions(
+    guarantee: "Guarantee",
+    delta: Exact,
+    conversion: Conversion = "textbook",
+    *,
+    plan: AnyPath | None = None,
+    product: Text | None = None,
+) -> dict[str, Any]:
+    """By how many percent the exact epsilon is smaller than what rho gives, at every delta from one up.
+
+    Args:
+        guarantee: Of all noise together.
+        delta: The smallest delta. At every smaller one the exact epsilon is smaller, too; by how much is not computed.
+        conversion: How rho gives epsilon.
+        plan: The release file whose geolevels are accounted for, too, each with its part of the budget.
+        product: The released product whose geolevels are accounted for, too. Several products together have none.
+    Returns:
+        A row for all noise together and for each geolevel: rho, both epsilons at delta, and the percentage, which is
+        certified at every delta from this one up and rounded down.
+    Raises:
+        BudgetError: some noise has no rho.
+    """
+    from tallyveil.accounting.guarantee import compose
+    from tallyveil.accounting.renyi import ZcdpConversion
+    from tallyveil.budget.guarantees import TOGETHER
+    from tallyveil.budget.presets import load_product
+    from tallyveil.plans.from_toml.load import load_plan
+
+    exact, by = Fraction(delta), ZcdpConversion(conversion)
+    strategies = () if product is None else load_product(product).strategies
+    if plan is not None:
+        strategies = (load_plan(Path(plan)).strategy,)
+    rows = [{"geolevel": TOGETHER, **_reduction(guarantee, exact, by)}]
+    if len(strategies) == 1:
+        (strategy,) = strategies
+        for name in strategy.geolevels:
+            of_geolevel = compose(strategy.geolevel_event(name), neighbours=strategy.neighbours)
+            rows.append({"geolevel": name, **_reduction(of_geolevel, exact, by)})
+    return {
+        "delta": exact,
+        "conversion": by.value,
+        "geolevels": rows,
+        "neighbours": guarantee.neighbours.value,
+    }
+
+
+def _reduction(guarantee: "Guarantee", delta: Fraction, conversion: "ZcdpConversion") -> dict[str, Any]:
+    from tallyveil.accounting.costs import rho_of
+    from tallyveil.accounting.reduction import certified_reduction
+    from tallyveil.accounting.renyi import ZcdpCurve
+
+    rho = rho_of(guarantee.event, laplace_as_zcdp=True)
+    curve = ZcdpCurve(rho, conversion)
+    return {
+        "rho": rho,
+        "zcdp_epsilon": curve.epsilon(delta),
+        "epsilon": guarantee.epsilon(delta).to_mapping(),
+        "smaller_by_percent": 100 * certified_reduction(guarantee, curve, delta),
+    }
+
+
 def census_products() -> list[dict[str, Any]]:
     """The released products of the 2020 Census, what their record is, and their cost by zCDP at the published delta."""
     from tallyveil.accounting.renyi import ZcdpConversion

@@ -87,6 +87,14 @@ Plot = Annotated[
 ]
 Delta = Annotated[str, typer.Option("--delta", help=DELTA)]
 Epsilon = Annotated[str, typer.Option("--epsilon", help=EPSILON)]
+Conversion = Annotated[
+    str,
+    typer.Option(
+        "--conversion",
+        metavar="textbook|best",
+        help="How zCDP gives epsilon: rho + 2 sqrt(rho ln(1 / delta)), or by the best known proof.",
+    ),
+]
 Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Number of points of the curve.")]
 
 Noise: TypeAlias = Mapping[str, Any]
@@ -270,17 +278,33 @@ def group(
 
 
 @account.command()
+@of_noise
+def reduction(
+    noise: Noise,
+    *,
+    delta: Delta = "1e-10",
+    conversion: Conversion = "textbook",
+    width: Width = None,
+    as_json: AsJson = False,
+) -> None:
+    """Certify by how many percent the exact epsilon is smaller than what zCDP gives, at every delta from --delta up.
+
+    With --plan or --product this is done for each geolevel, too. At smaller deltas the exact epsilon is smaller as
+    well, by a proof; by how much is not computed.
+    """
+    from tallyveil.api.guarantees import reductions
+
+    # A secret has no geolevels of its own.
+    of = {"plan": None if noise["secret"] else noise["plan"], "product": noise["product"]}
+    answer = reductions(_guarantee(noise, width=width), delta, conversion, **of)
+    _print_answer(answer | {"delta": delta}, as_json)
+
+
+@account.command()
 def savings(
     plan: ReleaseFilePath,
     delta: Delta = "1e-10",
-    conversion: Annotated[
-        str,
-        typer.Option(
-            "--conversion",
-            metavar="textbook|best",
-            help="How zCDP gives epsilon: rho + 2 sqrt(rho ln(1 / delta)), or by the best known proof.",
-        ),
-    ] = "best",
+    conversion: Conversion = "best",
     as_json: AsJson = False,
 ) -> None:
     """Find the least noise for each geolevel of a release file that keeps the epsilon which zCDP gives for it."""

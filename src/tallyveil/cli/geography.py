@@ -60,6 +60,13 @@ def import_files(
             "assignment files give primitives, too. May be repeated.",
         ),
     ] = None,
+    cbsa: Annotated[
+        Path | None,
+        typer.Option(
+            "--cbsa",
+            help="The list of metropolitan and micropolitan statistical areas and their counties, saved as CSV.",
+        ),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +80,7 @@ def import_files(
     from tallyveil.geography.census.importing import report_lines
 
     imported, paths = import_geography(
-        out, baf=baf or (), grf=grf or (), facilities=facilities, zcta=zcta, areas=areas or ()
+        out, baf=baf or (), grf=grf or (), facilities=facilities, zcta=zcta, areas=areas or (), cbsa=cbsa
     )
     if as_json:
         say_json(imported.report, indent=2)

@@ -101,8 +101,7 @@ def _measured(
     """One row of the table, and the error of every repetition."""
     noise, places = study_noise(), regression.places
     repetitions = repetitions_of(len(places.outcome))
-    error = slope_errors(noise, places, variance, address, repetitions)
-    aware = slope_errors(noise, places, variance, address, repetitions, noise_aware=True)
+    error, aware = slope_errors(noise, places, variance, address, repetitions)
     # The spread that the paper's three repetitions would show.
     low, high = np.quantile(_triples(error), (0.025, 0.975))
     row: dict[str, object] = {
@@ -170,9 +169,7 @@ def slope_errors(
     variance: Fraction,
     address: tuple[int, int],
     repetitions: int,
-    *,
-    noise_aware: bool = False,
-) -> Floats:
+) -> tuple[Floats, Floats]:
     """|slope from noisy counts - slope|, one for each repetition, in dollars for all against none.
 
     Args:
@@ -181,13 +178,14 @@ def slope_errors(
         variance: Variance of the noise on every count.
         address: Geolevel and query in the address of the noise.
         repetitions: A multiple of 3.
-        noise_aware: Whether the slope is corrected for the noise (`noise_aware_slope`).
+    Returns:
+        Errors of the slope by least squares, and of the slope that is corrected for the noise (`noise_aware_slope`).
     """
     law = DiscreteGaussian(variance)
     truth = slope(places.outcome, _proportions(places.counts))
     n, categories = places.counts.shape
     at_once = min(_MOST_AT_ONCE, max(1, _MOST_DRAWS // (n * categories)))
-    errors = []
+    errors, aware = [], []
     for first in range(0, repetitions, at_once):
         last = min(first + at_once, repetitions)
         # Geounits are numbered through all repetitions, so the draws are the same however they are cut.
@@ -195,13 +193,9 @@ def slope_errors(
         drawn = drawn.reshape(last - first, n, categories)
         # Negative counts to zero, as in the paper.
         noisy = np.maximum(places.counts + drawn, 0)
-        estimate = (
-            noise_aware_slope(places.outcome, noisy, float(variance))
-            if noise_aware
-            else slope(places.outcome, _proportions(noisy))
-        )
-        errors.append(np.abs(estimate - truth))
-    return np.concatenate(errors)
+        errors.append(np.abs(slope(places.outcome, _proportions(noisy)) - truth))
+        aware.append(np.abs(noise_aware_slope(places.outcome, noisy, float(variance)) - truth))
+    return np.concatenate(errors), np.concatenate(aware)
 
 
 def _proportions(counts: npt.NDArray[np.int64]) -> Floats:

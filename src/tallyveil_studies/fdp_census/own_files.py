@@ -5,7 +5,7 @@ the noise of a study protects nobody.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +17,15 @@ import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.noise import DiscreteGaussian
-from tallyveil.plans.from_toml.study_files import CountsTable, RegressionTable, StudyFile
+from tallyveil.plans.from_toml.study_files import (
+    AreaRegression,
+    BlocksTable,
+    CountsTable,
+    RegressionTable,
+    StudyFile,
+)
 from tallyveil.schema.names import closest_hint
-from tallyveil.storage.read import collect, require_counts, require_text, scan_table
+from tallyveil.storage.read import collect, column_names, require_counts, require_text, scan_table
 from tallyveil_studies.exhibit import CensusCounts, CountedLevel, OwnData, Places, Regression
 from tallyveil_studies.fdp_census.allocation import BUREAU, both_noises, geolevels
 from tallyveil_studies.fdp_census.education import repetitions_of
@@ -50,7 +56,10 @@ def read_own_data(path: Path, file: StudyFile) -> OwnData:
         SchemaError: a count or an outcome is not what it has to be.
     """
     counts = None if file.counts is None else _census_counts(path.parent, file.counts)
-    return OwnData(path, counts, tuple(_regression(path.parent, table) for table in file.regressions))
+    regressions = [_regression(path.parent, table) for table in file.regressions]
+    if file.blocks is not None:
+        regressions += _regressions_of_areas(path.parent, file.blocks)
+    return OwnData(path, counts, tuple(regressions))
 
 
 def _census_counts(folder: Path, table: CountsTable) -> CensusCounts:
@@ -79,31 +88,113 @@ def _census_counts(folder: Path, table: CountsTable) -> CensusCounts:
 
 def _regression(folder: Path, table: RegressionTable) -> Regression:
     source = _OwnTable(folder / table.path, "regression", f"[[regressions]] '{table.name}'", table.rows)
-    _require_noise(table.noise, source.where)
     rows = source.read(table.geounit, [*table.counts, table.outcome])
     # A place without an outcome is passed over, not refused.
     rows = rows.filter(pl.col(table.outcome).is_not_null())
     source.require_once(rows, table.geounit)
-    # The category whose share explains comes last.
-    columns = [*(name for name in table.counts if name != table.share), table.share]
-    counts = source.whole_numbers(rows, columns, table.geounit)
-    outcome = source.numbers(rows, table.outcome, table.geounit)
+    counts = source.whole_numbers(rows, _share_last(table.counts, table.share), table.geounit)
+    places = Places(counts, source.numbers(rows, table.outcome, table.geounit))
+    names = [_named(row, table.geounit) for row in rows.select(table.geounit).iter_rows(named=True)]
+    _require_fit(places, source, table.noise, table.share, names)
+    return Regression(table.name, places, table.noise)
+
+
+def _regressions_of_areas(folder: Path, table: BlocksTable) -> Iterator[Regression]:
+    """Regressions of areas whose counts are sums over their blocks."""
+    source = _OwnTable(folder / table.path, "counts", "[blocks]", table.rows)
+    rows = source.read([table.geocode], table.counts)
+    counts = source.whole_numbers(rows, _share_last(table.counts, table.share), [table.geocode])
+    columns = _columns_of_areas(folder, table)
+    for regression in table.regressions:
+        areas = _areas_of_blocks(columns[regression.area], regression.area, rows[table.geocode])
+        yield _regression_of_areas(folder, regression, table.share, areas, counts)
+
+
+def _columns_of_areas(folder: Path, table: BlocksTable) -> dict[str, "_OwnTable"]:
+    """The table that has the column of each regression's areas."""
+    tables = [_OwnTable(folder / path, "areas", "[blocks]", {}) for path in table.areas]
+    there = {area.path: column_names(area.path, area.what) for area in tables}
+    columns = {}
+    for regression in table.regressions:
+        having = [area for area in tables if regression.area in there[area.path]]
+        if len(having) != 1:
+            names = [name for present in there.values() for name in present if name != table.geocode]
+            raise ConfigError(
+                f"[[blocks.regressions]] '{regression.name}': {len(having)} of the tables of areas "
+                f"({', '.join(table.areas)}) have the column '{regression.area}', wanted one. "
+                f"{closest_hint(regression.area, names)}"
+            )
+        columns[regression.area] = having[0]
+    return columns
+
+
+def _areas_of_blocks(source: "_OwnTable", area: str, blocks: pl.Series) -> pl.Series:
+    """The area of each row's block; null where the block is in none."""
+    geocode = blocks.name
+    table = source.texts([geocode, area])
+    source.require_once(table, [geocode])
+    lost = blocks.filter(~blocks.is_in(table[geocode].implode()))
+    if len(lost):
+        raise ConfigError(
+            f"{source.where}: {source.path} has no row for the block '{lost[0]}', which has counts (blocks of this "
+            f"kind: {lost.n_unique():,}); wanted the area of every block. Use tables of areas of the year and the "
+            "States of the counts."
+        )
+    return blocks.to_frame().join(table, on=geocode, how="left", maintain_order="left")[area]
+
+
+def _regression_of_areas(
+    folder: Path, table: AreaRegression, share: str, areas: pl.Series, counts: npt.NDArray[np.int64]
+) -> Regression:
+    where = f"[[blocks.regressions]] '{table.name}'"
+    source = _OwnTable(folder / table.path, "regression", where, table.rows)
+    outcomes = source.read([table.geounit], [table.outcome]).filter(pl.col(table.outcome).is_not_null())
+    source.require_once(outcomes, [table.geounit])
+    codes = areas.drop_nulls().unique().sort()
+    known = outcomes.filter(pl.col(table.geounit).is_in(codes.implode())).sort(table.geounit)
+    if known.is_empty():
+        example = f"such as '{codes[0]}'" if len(codes) else "which has none"
+        raise ConfigError(
+            f"{where}: no code in the column '{table.geounit}' of {source.path} is one of the column '{table.area}' of "
+            f"the tables of areas, {example}. Write the codes as they are there, as text."
+        )
+    chosen = known[table.geounit]
+    # Blocks in no area, and in areas without an outcome, are in no sum.
+    number = areas.replace_strict(chosen, pl.Series(range(len(chosen))), default=None)
+    inside = number.is_not_null().to_numpy()
+    sums = np.zeros((len(chosen), counts.shape[1]), dtype=np.int64)
+    # Sums of at most 2**31 counts of 2**32 fit int64.
+    np.add.at(sums, number.drop_nulls().to_numpy(), counts[inside])
+    places = Places(sums, source.numbers(known, table.outcome, [table.geounit]))
+    _require_fit(places, source, table.noise, share, [f"{table.area} '{code}'" for code in chosen])
+    return Regression(table.name, places, table.noise)
+
+
+def _share_last(counts: Sequence[str], share: str) -> list[str]:
+    """The columns of counts; the category whose share explains comes last."""
+    return [*(name for name in counts if name != share), share]
+
+
+def _require_fit(
+    places: Places, source: "_OwnTable", geolevel: str, share: str, names: Sequence[str]
+) -> None:
+    """Refuse places that have no share or no slope, or that are too small for the noise."""
+    _require_noise(geolevel, source.where)
+    counts = places.counts
     totals = counts.sum(axis=1)
     if not totals.all():
-        place = _named(rows.row(int(totals.argmin()), named=True), table.geounit)
         raise SchemaError(
-            f"{source.where}: the place {place} of {source.path} has no people in {', '.join(table.counts)}, so it has "
-            "no share. Remove the row, or leave its outcome empty.",
+            f"{source.where}: the place {names[int(totals.argmin())]} of {source.path} has no people in any of the "
+            "counts, so it has no share. Remove the row, or leave its outcome empty.",
             code="bad-counts",
         )
     if len(counts) < FEWEST_PLACES or len(np.unique(counts[:, -1] / totals)) == 1:
         raise ConfigError(
             f"{source.where}: the file {source.path} has {len(counts)} places with an outcome, and their shares of "
-            f"'{table.share}' have {len(np.unique(counts[:, -1] / totals))} different values. A slope needs at least "
-            f"{FEWEST_PLACES} places and 2 different shares. Add places.",
+            f"'{share}' have {len(np.unique(counts[:, -1] / totals))} different values. A slope needs at least "
+            f"{FEWEST_PLACES} places and 2 different shares. Add places."
         )
-    _require_people(counts, source, table.noise)
-    return Regression(table.name, Places(counts, outcome), table.noise)
+    _require_people(counts, source, geolevel)
 
 
 def _require_people(counts: npt.NDArray[np.int64], source: "_OwnTable", geolevel: str) -> None:
@@ -167,6 +258,13 @@ class _OwnTable:
                     "the rows."
                 )
         return table
+
+    def texts(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Columns of text, with their gaps."""
+        frame = scan_table(self.path, columns, self.what)
+        for name in columns:
+            require_text(frame, name, self.path, self.what)
+        return collect(frame, self.path, self.what)
 
     def whole_numbers(
         self, rows: pl.DataFrame, columns: Sequence[str], keys: Sequence[str]

@@ -3,22 +3,12 @@
 Section 3.2 says that with the reduced noise "our epsilon value is smaller than that of the Bureau as long as
 delta > 1e-11". The noise was matched at delta 1e-11 only, and losses live on a lattice, so this has to be
 looked at. Here is the least noise that keeps epsilon smaller at all these deltas.
-
-Section 3.1 says that with the same noise, epsilon is smaller than the Bureau's at every delta between 0 and
-1. The paper draws curves, which show some deltas. docs/proofs/every-delta.md proves the claim for all of
-them. Variables: rho; x = sqrt(ln(1 / delta) / rho). The Bureau's epsilon is rho + 2 sqrt(rho ln(1 / delta)),
-and the exact one is smaller by at least
-
-    ln(1 + 1 / x) + ln(1 + x) / x,
-
-or it is 0. Here the exact accountant is held against this at deltas from nearly 1 to nearly 0.
 """
 
 import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
-from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -36,8 +26,7 @@ from tallyveil.accounting import (
     zcdp_to_epsilon_textbook,
 )
 from tallyveil.accounting.guarantee import DELTAS
-from tallyveil.accounting.numbers import log_of, round_up
-from tallyveil.noise.balls import precision, rational
+from tallyveil.accounting.numbers import log_of
 from tallyveil_studies.exhibit import Comparison, Findings, StudyInputs
 from tallyveil_studies.fdp_census.allocation import (
     DELTA,
@@ -50,7 +39,6 @@ from tallyveil_studies.fdp_census.allocation import (
     geolevel_rho,
     noise_parameters,
     overall_event,
-    overall_guarantee,
     printed,
     printed_variances,
     reduced_noise,
@@ -252,77 +240,5 @@ def allocation(_: StudyInputs) -> Findings:
         notes=(
             f"The shares sum to {float(100 * total):g} percent of rho = {float(RHO):g}. The paper prints seven "
             "columns: two geolevels have the same share and are counted together, as twenty queries.",
-        ),
-    )
-
-
-FAR_DELTAS: Final = ("0.999999", "0.5", "1e-2", "1e-5", "1e-11", "1e-50", "1e-200")
-"""Where the accountant is asked. The proof holds at every other delta, too."""
-
-ALL_GEOLEVELS: Final = "all geolevels"
-_BITS: Final = 128  # working precision of the balls; the answers are rounded to 53
-
-
-class Bureau(NamedTuple):
-    """The Bureau's epsilon at one delta, and by how much less the proof promises; both rounded down.
-
-    Attributes:
-        epsilon: rho + 2 sqrt(rho ln(1 / delta)).
-        proved_less: The exact epsilon is smaller by at least this, or it is 0.
-        proved_at_most: The exact epsilon is at most this; rounded up.
-    """
-
-    epsilon: float
-    proved_less: float
-    proved_at_most: float
-
-
-def bureau(rho: Fraction, delta: Fraction) -> Bureau:
-    """What the Bureau states and what is proved for every mechanism with this rho.
-
-    Args:
-        rho: zCDP cost, above 0.
-        delta: Between 0 and 1.
-    """
-    with precision(_BITS):
-        r, log = rational(rho), -rational(delta).log()
-        x = (log / r).sqrt()
-        epsilon = r + 2 * (r * log).sqrt()
-        less = (1 + 1 / x).log() + (1 + x).log() / x
-        # Both are rounded down, and what follows for the exact epsilon is rounded up.
-        return Bureau(-round_up(-epsilon), -round_up(-less), max(0.0, round_up(epsilon - less)))
-
-
-def every_delta(_: StudyInputs) -> Findings:
-    """The Bureau's epsilon, the exact one, and what is proved of their difference."""
-    guarantees: dict[str, tuple[Fraction, Guarantee]] = {
-        geolevel: (geolevel_rho(variance), geolevel_guarantee(variance))
-        for geolevel, variance in variances().items()
-    }
-    guarantees[ALL_GEOLEVELS] = (RHO, overall_guarantee())
-    rows = []
-    for geolevel, (rho, guarantee) in guarantees.items():
-        for delta in FAR_DELTAS:
-            # The exact epsilon by its upper bound, so that "smaller by" is at least what is shown.
-            stated, exact = bureau(rho, Fraction(delta)), guarantee.epsilon(delta).upper
-            rows.append(
-                {
-                    "geolevel": geolevel,
-                    "rho": float(rho),
-                    "delta": delta,
-                    "bureau_epsilon": stated.epsilon,
-                    "exact_epsilon_upper": exact,
-                    "smaller_by": stated.epsilon - exact,
-                    "proved_smaller_by": min(stated.proved_less, stated.epsilon),
-                }
-            )
-    return Findings(
-        tables={"every-delta": pl.DataFrame(rows)},
-        notes=(
-            "docs/proofs/every-delta.md proves the claim of section 3.1 for every delta between 0 and 1, for every "
-            "mechanism with rho-zCDP: the exact epsilon is smaller than the Bureau's by at least the last column, "
-            "which is above 0 and tends to 0 as delta does. The trade-off function lies above the Bureau's, too.",
-            "The claim rests on the conversion alone. It would hold for any noise with this rho, not only for discrete "
-            "Gaussian noise.",
         ),
     )

@@ -154,6 +154,26 @@ def test_savings_by_either_conversion(account, small_release):
     assert "wanted one of textbook, best" in account("savings", small_release, "--conversion", "x", code=2)
 
 
+def test_reductions_by_geolevel(account, small_release):
+    answer = json.loads(account("reduction", "--plan", small_release, "--conversion", "best", "--json"))
+    rows = {row["geolevel"]: row for row in answer["geolevels"]}
+    assert list(rows) == ["all geolevels", "Region", "Town", "Block"]
+    for row in rows.values():
+        at_delta = 100 * (1 - row["epsilon"]["upper"] / row["zcdp_epsilon"])
+        assert 0 < row["smaller_by_percent"] <= at_delta
+    together = json.loads(account("epsilon", "--delta", "1e-10", "--plan", small_release, "--json"))
+    assert rows["all geolevels"]["epsilon"] == together["epsilon"]
+
+
+def test_reductions_of_noise_and_of_products(account):
+    noise = json.loads(account("reduction", "--delta", "1e-11", "--gaussian", "4.9995:10", "--json"))
+    (row,) = noise["geolevels"]
+    assert row["smaller_by_percent"] == 8.5  # what the paper says of the State
+    product = json.loads(account("reduction", "--product", "dhc-units-pr", "--json"))
+    assert len(product["geolevels"]) == 8
+    assert "error [no-cost]" in account("reduction", "--approximate-dp", "1:1e-5", code=5)
+
+
 def test_released_products(account):
     answer = json.loads(account("epsilon", "--delta", "1e-10", "--product", "dhc-units-us", "--json"))
     assert answer["epsilon"]["upper"] == pytest.approx(32.071984965157, abs=1e-11)

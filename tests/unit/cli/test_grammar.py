@@ -22,6 +22,7 @@ ONLY_PRINTS = {
                 "tradeoff",
                 "calibrate",
                 "group",
+                "reduction",
                 "savings",
                 "secrets",
                 "products",

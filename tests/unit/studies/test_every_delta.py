@@ -12,12 +12,24 @@ from tallyveil.accounting import (
     Neighbours,
     SequentialEvent,
     compose,
+    curve_excess,
     rho_of,
 )
+from tallyveil.accounting.reduction import STEPS, ShrunkCurve, certified_reduction
+from tallyveil.accounting.renyi import ZcdpConversion, ZcdpCurve
+from tallyveil.budget.guarantees import TOGETHER
+from tallyveil.budget.presets import load_product, product_names
 from tallyveil.noise.balls import precision, rational
 from tallyveil_studies.exhibit import StudyInputs
 from tallyveil_studies.fdp_census.allocation import geolevels
-from tallyveil_studies.fdp_census.table_1 import ALL_GEOLEVELS, FAR_DELTAS, bureau, every_delta
+from tallyveil_studies.fdp_census.every_delta import (
+    FAR_DELTAS,
+    PAPER,
+    bureau,
+    every_delta,
+    far_deltas,
+    reductions,
+)
 
 CLOSE = 1e-9
 """Relative: upper ends of certified bounds are this close to the exact epsilon."""
@@ -60,8 +72,7 @@ def balls(pair: tuple[Fraction, Fraction]) -> tuple[arb, arb]:
     return rational(pair[0]), rational(pair[1])
 
 
-@pytest.mark.parametrize("delta", FAR_DELTAS)
-@pytest.mark.parametrize(
+MECHANISMS = pytest.mark.parametrize(
     "event",
     [
         DiscreteGaussian(Fraction(1, 3)),
@@ -71,6 +82,10 @@ def balls(pair: tuple[Fraction, Fraction]) -> tuple[arb, arb]:
     ],
     ids=["wide", "1,890 queries", "Laplace", "two variances"],
 )
+
+
+@pytest.mark.parametrize("delta", FAR_DELTAS)
+@MECHANISMS
 def test_every_mechanism_keeps_what_is_proved(event, delta):
     promised = bureau(rho_of(event, laplace_as_zcdp=True), Fraction(delta))
     exact = compose(event, neighbours=Neighbours.UNBOUNDED).epsilon(delta)
@@ -79,10 +94,79 @@ def test_every_mechanism_keeps_what_is_proved(event, delta):
     assert exact.upper < promised.epsilon
 
 
+@MECHANISMS
+def test_the_profile_is_below_the_best_conversions_at_every_epsilon(event):
+    guarantee = compose(event, neighbours=Neighbours.UNBOUNDED)
+    best = ZcdpCurve(rho_of(event, laplace_as_zcdp=True), ZcdpConversion.BEST)
+    end = best.epsilon(Fraction("1e-200"))
+    for place in range(41):
+        epsilon = end * place / 40
+        assert guarantee.log_delta(epsilon).upper < best.log_delta_below(epsilon)
+
+
+@pytest.mark.parametrize("conversion", list(ZcdpConversion))
+@MECHANISMS
+def test_a_reduction_holds_at_every_delta_and_no_larger_one_does(event, conversion):
+    guarantee, smallest = compose(event, neighbours=Neighbours.UNBOUNDED), Fraction("1e-10")
+    curve = ZcdpCurve(rho_of(event, laplace_as_zcdp=True), conversion)
+    certified = certified_reduction(guarantee, curve, smallest)
+    assert certified > 0
+    for exponent in range(21):
+        delta = Fraction(10) ** -10 * Fraction(5, 2) ** exponent
+        assert guarantee.epsilon(delta).upper <= (1 - certified) * Fraction(curve.epsilon(delta)) + CLOSE
+    # One step more is too much, at a point that can be named.
+    more = ShrunkCurve(curve, 1 - certified - Fraction(1, STEPS))
+    worst = curve_excess(guarantee, more, more.epsilon(smallest), sign_only=True)
+    assert worst.largest > 0
+    assert guarantee.log_delta(worst.epsilon).lower > more.log_delta_below(worst.epsilon)
+
+
+def test_losses_on_a_lattice_may_be_worse_than_at_the_smallest_delta():
+    # One query: its losses are so far apart that the reduction rises and falls between them.
+    event = DiscreteGaussian(Fraction(1, 3))
+    guarantee, curve = compose(event, neighbours=Neighbours.UNBOUNDED), ZcdpCurve(rho_of(event))
+    at_delta = 1 - guarantee.epsilon("1e-10").upper / curve.epsilon(Fraction("1e-10"))
+    assert float(certified_reduction(guarantee, curve, Fraction("1e-10"))) < at_delta - 1 / STEPS
+
+
+def test_nothing_is_certified_of_a_curve_that_is_exceeded():
+    guarantee = compose(DiscreteGaussian(Fraction(5), multiplicity=10), neighbours=Neighbours.UNBOUNDED)
+    assert certified_reduction(guarantee, ZcdpCurve(Fraction(1, 2)), Fraction("1e-10")) == 0
+
+
+def check_reductions(rows):
+    for row in rows:
+        for conversion in ZcdpConversion:
+            at_delta = 100 * (1 - row["exact_epsilon_upper"] / row[f"{conversion}_epsilon"])
+            assert 0 < row[f"smaller_than_{conversion}_percent"] <= at_delta
+
+
+def test_geolevels_of_the_paper_and_of_products_have_a_percentage():
+    paper, product = list(reductions(PAPER)), list(reductions("dhc-persons-us"))
+    assert [row["geolevel"] for row in paper] == [*geolevels(), TOGETHER]
+    assert [row["geolevel"] for row in product] == [
+        *load_product("dhc-persons-us").strategies[0].geolevels,
+        TOGETHER,
+    ]
+    check_reductions([*paper, *product])
+    # What the paper prints of the State at one delta.
+    assert paper[1]["smaller_than_textbook_percent"] == 8.5
+
+
+@pytest.mark.nightly
+def test_every_geolevel_of_every_product_has_a_percentage():
+    findings = every_delta(StudyInputs(None))
+    table = findings.tables["every-delta-geolevels"]
+    assert list(table["allocation"].unique(maintain_order=True)) == [PAPER, *product_names()]
+    assert table.height == 9 + 7 + 6 + 7 + 6 + 9 + 8 + 9 + 8 + 6
+    check_reductions(table.iter_rows(named=True))
+    assert [str(comparison.verdict) for comparison in findings.comparisons] == ["agrees"]
+
+
 def test_the_table_has_every_geolevel_and_a_certified_difference():
-    table = every_delta(StudyInputs(None)).tables["every-delta"]
+    table = far_deltas()
     assert table.select("geolevel", "delta").rows() == [
-        (name, delta) for name in (*geolevels(), ALL_GEOLEVELS) for delta in FAR_DELTAS
+        (name, delta) for name in (*geolevels(), TOGETHER) for delta in FAR_DELTAS
     ]
     for row in table.iter_rows(named=True):
         assert row["smaller_by"] >= row["proved_smaller_by"] - CLOSE * row["bureau_epsilon"]

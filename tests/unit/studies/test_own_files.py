@@ -50,11 +50,64 @@ e,610,310,48000
 """
 
 
+BLOCKS = """[blocks]
+path = "people.csv"
+geocode = "geocode"
+counts = ["high", "low"]
+share = "high"
+areas = ["geography.csv", "entities.csv"]
+[[blocks.regressions]]
+name = "Counties of A"
+area = "county"
+path = "incomes.csv"
+rows = { kind = "county" }
+geounit = "code"
+outcome = "income"
+noise = "County"
+[[blocks.regressions]]
+name = "Postal areas"
+area = "zcta"
+path = "incomes.csv"
+rows = { kind = "zcta" }
+geounit = "code"
+outcome = "income"
+noise = "State"
+"""
+PEOPLE_CSV = """geocode,low,high
+b1,500,300
+b2,400,350
+b3,700,100
+b4,600,390
+b5,610,310
+b1,10,20
+"""
+GEOGRAPHY_CSV = "geocode,county\nb1,c1\nb2,c1\nb3,c2\nb4,c3\nb5,c3\nb6,c4\n"
+ENTITIES_CSV = "geocode,zcta\nb1,z1\nb2,z2\nb3,z3\nb4,\nb5,z1\nb6,z4\n"
+INCOMES_CSV = """kind,code,income
+county,c3,50000
+county,c1,55000.5
+county,c2,31000
+zcta,z1,40000
+zcta,z2,41000
+zcta,z3,30000
+zcta,z4,
+zcta,elsewhere,1
+"""
+
+
 @pytest.fixture
 def read(tmp_path):
-    def run(*tables, counts=COUNTS_CSV, towns=TOWNS_CSV):
+    def run(*tables, counts=COUNTS_CSV, towns=TOWNS_CSV, **others):
         (tmp_path / "counts.csv").write_text(counts)
         (tmp_path / "towns.csv").write_text(towns)
+        made = {
+            "people": PEOPLE_CSV,
+            "geography": GEOGRAPHY_CSV,
+            "entities": ENTITIES_CSV,
+            "incomes": INCOMES_CSV,
+        }
+        for name, text in {**made, **others}.items():
+            (tmp_path / f"{name}.csv").write_text(text)
         path = tmp_path / "own.toml"
         path.write_text("".join(tables))
         return read_own_data(path, parse_file(path, StudyFile))
@@ -86,6 +139,60 @@ def test_a_regression_has_its_share_last_and_leaves_out_places_without_outcome(r
     assert towns.places.counts.tolist() == [[500, 300], [400, 350], [700, 100], [610, 310]]
     assert towns.places.outcome.tolist() == [50_000, 55_000.5, 31_000, 48_000]
     assert (towns.name, towns.noise) == ("Towns", "State")
+
+
+def test_areas_are_sums_of_their_blocks(read):
+    counties, postal = read(BLOCKS).regressions
+    assert (counties.name, counties.noise) == ("Counties of A", "County")
+    assert counties.places.counts.tolist() == [[910, 670], [700, 100], [1210, 700]]
+    assert counties.places.outcome.tolist() == [55_000.5, 31_000, 50_000]
+    # A block in none is in no sum; an area without an outcome, or without blocks, is left out.
+    assert postal.places.counts.tolist() == [[1120, 630], [400, 350], [700, 100]]
+    assert postal.places.outcome.tolist() == [40_000, 41_000, 30_000]
+
+
+def test_areas_of_blocks_come_after_regressions_of_tables(read):
+    assert [one.name for one in read(REGRESSION, BLOCKS).regressions] == [
+        "Towns",
+        "Counties of A",
+        "Postal areas",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "said"),
+    [
+        ('area = "zcta"', 'area = "zeta"', "'Postal areas': 0 of the tables of areas .* Did you mean 'zcta'"),
+        ('"entities.csv"]', '"geography.csv"]', "2 of the tables of areas"),
+        ('kind = "zcta"', 'kind = "county"', "no code in the column 'code' of .*incomes.csv .* such as 'z1'"),
+        ('noise = "State"', 'noise = "Place"', "'Place', wanted a geolevel of the paper's Table 1"),
+        ('name = "Postal areas"', 'name = "Counties of A"', "regressions are named twice"),
+        ('share = "high"', 'share = "top"', "share is 'top', wanted one of counts"),
+        ('outcome = "income"', 'outcome = "incomes"', "did you mean 'income'"),
+    ],
+)
+def test_areas_that_are_described_wrongly(read, wrong, right, said):
+    with pytest.raises(TallyveilError, match=said):
+        read(BLOCKS.replace(wrong, right))
+
+
+@pytest.mark.parametrize(
+    ("table", "wrong", "right", "said"),
+    [
+        ("entities", "b3,z3\n", "", "no row for the block 'b3', which has counts .*kind: 1"),
+        ("entities", "b6,z4", "b1,z4", "more than one row for geocode 'b1'"),
+        ("people", "b3,700,100", ",700,100", "column 'geocode' of .* is empty in some rows"),
+        ("people", "b3,700,100", "b3,700,x", "holds 'x' at geocode 'b3'"),
+        ("people", "b3,700,100", "b3,0,0", "the place county 'c2' of .* has no people"),
+        ("incomes", "z3,30000", "z3,inf", "wanted finite numbers"),
+        ("incomes", "zcta,z3,30000", "zcta,z2,30000", "more than one row for code 'z2'"),
+        ("incomes", "zcta,z3,30000", "", "has 2 places with an outcome"),
+    ],
+)
+def test_wrong_tables_of_areas(read, table, wrong, right, said):
+    texts = {"people": PEOPLE_CSV, "entities": ENTITIES_CSV, "incomes": INCOMES_CSV}
+    with pytest.raises(TallyveilError, match=said):
+        read(BLOCKS, **{table: texts[table].replace(wrong, right)})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +243,7 @@ def test_a_row_without_geounit(read):
         ("c,700", "a,700", "more than one row for town 'a'"),
         ("31000", "3e4x", "holds '3e4x' at town 'c'; wanted finite numbers"),
         ("31000", "inf", "wanted finite numbers"),
-        ("c,700,100", "c,0,0", "the place town 'c' of .* has no people in high, low"),
+        ("c,700,100", "c,0,0", "the place town 'c' of .* has no people in any of the counts"),
         ("c,700,100", "c,1,1", "too small for the noise of 'State'"),
         ("b,400,350,55000.5\nc,700,100,31000\n", "", "has 2 places with an outcome"),
     ],
@@ -193,8 +300,9 @@ def test_refusals_come_before_any_work(read, command, tmp_path):
 
 def test_the_example_of_the_guide_is_understood(tmp_path):
     guide = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
-    example = guide.split("```toml\n")[1].split("```")[0]
-    (tmp_path / "own.toml").write_text(example)
+    example, of_areas = (part.split("```")[0] for part in guide.split("```toml\n")[1:3])
+    (tmp_path / "own.toml").write_text(example + of_areas)
     file = parse_file(tmp_path / "own.toml", StudyFile)
     assert [geolevel.geounit for geolevel in file.counts.geolevels] == [["state"], ["state", "county"]]
     assert file.regressions[0].share == "bachelor"
+    assert file.blocks.regressions[0].area == "cbsa"

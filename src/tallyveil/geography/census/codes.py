@@ -169,6 +169,7 @@ CODES: Final = (
     Code("SLDUST", "SLDU", "DISTRICT", "[ -~]{3}", "3 characters", ("ZZZ",), 2, "state_senate"),
     Code("SLDLST", "SLDL", "DISTRICT", "[ -~]{3}", "3 characters", ("ZZZ",), 2, "state_house"),
     Code("ZCTA5CE", None, "", "[0-9]{5}", "5 digits", ("99999",), 0, "zcta"),
+    Code("CBSAFP", None, "", "[0-9]{5}", "5 digits", ("99999",), 0, "cbsa"),
     Code("COUSUBFS", None, "", "[A-Z]", "1 capital letter", (), 0, None),
     Code("PLACEFS", None, "", "[A-Z]", "1 capital letter", (), 0, None),
 )  # fmt: skip

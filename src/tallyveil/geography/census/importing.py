@@ -38,6 +38,7 @@ from tallyveil.geography.census.source_files import (
     check_known,
     check_once,
     read_source,
+    read_spreadsheet,
 )
 from tallyveil.printable import shown
 from tallyveil.storage.outputs import own_folder, refuse_inputs, remove
@@ -207,6 +208,7 @@ def _absent_columns(entities: pl.DataFrame) -> Iterator[str]:
         "prim": "primitives need functional statuses, from a geographic reference file or from lists of places and of "
         "county subdivisions (--areas)",
         "zcta": "no file has ZIP Code tabulation areas (--zcta)",
+        "cbsa": "no list of metropolitan and micropolitan areas was given (--cbsa)",
     }
     for name, reason in reasons.items():
         if name not in entities.columns:
@@ -281,6 +283,11 @@ ZCTA_AREA: Final = "GEOID_ZCTA5_20"
 ZCTA: Final = "ZCTA5CE"
 """The columns of the relationship file of ZCTAs and blocks, and the code of a block that it gives."""
 
+CBSA: Final = "CBSAFP"
+"""The code of a block that the list of metropolitan and micropolitan areas gives."""
+DELINEATION: Final = {"cbsacode": CBSA, "fipsstatecode": "STATEFP", "fipscountycode": "COUNTYFP"}
+"""The columns of that list that are read."""
+
 STATUS: Final = "FUNCSTAT"
 """Column of the functional status in the Bureau's lists of places and county subdivisions."""
 
@@ -295,6 +302,7 @@ class Sources:
         facilities: Table of group quarters, if there is one.
         zctas: Relationship file of ZIP Code tabulation areas and blocks, if there is one.
         area_lists: Lists of places and county subdivisions with their functional statuses.
+        cbsas: List of metropolitan and micropolitan statistical areas and their counties, if there is one.
     """
 
     assignment_folders: tuple[Path, ...] = ()
@@ -302,6 +310,7 @@ class Sources:
     facilities: Path | None = None
     zctas: Path | None = None
     area_lists: tuple[Path, ...] = ()
+    cbsas: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -350,6 +359,12 @@ def import_geography(sources: Sources) -> Imported:
         readings.append(Reading("ZIP Code tabulation areas", (table,)))
         # A reference file may have ZCTAs of its own; the table that the user names takes their place.
         blocks = blocks.drop(ZCTA, strict=False).join(zctas, on="geocode", how="left", maintain_order="left")
+    if sources.cbsas is not None:
+        table, cbsas = read_cbsas(sources.cbsas, geocodes)
+        readings.append(Reading("metropolitan and micropolitan areas", (table,)))
+        county = pl.col("geocode").str.slice(0, 5)
+        blocks = blocks.drop(CBSA, strict=False).with_columns(county.alias("county"))
+        blocks = blocks.join(cbsas, on="county", how="left", maintain_order="left").drop("county")
     # Before the entities: the primitives are made of the statuses that these lists bring.
     for path in sources.area_lists:
         table, blocks = with_statuses(path, blocks)
@@ -420,6 +435,40 @@ def read_zctas(path: Path, blocks: pl.Series) -> tuple[SourceTable, pl.DataFrame
     return table, table.rows.select(pl.col(ZCTA_BLOCK).alias("geocode"), pl.col(ZCTA_AREA).alias(ZCTA))
 
 
+def read_cbsas(path: Path, blocks: pl.Series) -> tuple[SourceTable, pl.DataFrame]:
+    """The metropolitan or micropolitan statistical area of every county; counties in none are left out.
+
+    The list covers the country. Rows of States that are not imported are passed over.
+
+    Args:
+        path: The list of core based statistical areas and their counties, such as `list1_2020.xls` saved as CSV.
+        blocks: Blocks of the geography.
+
+    Returns:
+        The list with the rows of these States, and columns county (State and county), CBSAFP.
+
+    Raises:
+        GeographyError: the file cannot be read, a code has another form, a county is there twice, or no block is in it.
+    """
+    table = read_spreadsheet(path, DELINEATION)
+    for name, digits in ((CBSA, 5), ("STATEFP", DIGITS["STATEFP"]), ("COUNTYFP", DIGITS["COUNTYFP"])):
+        check_form(table, name, f"[0-9]{{{digits}}}", f"{digits} digits", may_be_empty=False)
+    states = blocks.str.slice(0, 2).unique().to_list()
+    table = table.filtered(table.rows["STATEFP"].is_in(states))
+    counties = table.rows.select(pl.concat_str("STATEFP", "COUNTYFP").alias("county"), CBSA)
+    _refuse_repeated_areas(table, counties["county"], ("STATEFP", "COUNTYFP"))
+    lost = (~counties["county"].is_in(blocks.str.slice(0, 5).unique().to_list())).arg_true()
+    if len(lost):
+        raise table.error(
+            lost[0],
+            f"county '{counties['county'][lost[0]]}', in which there is no block ({len(lost)} rows have such counties)",
+            "counties of the blocks",
+            "Use the list that was in force in the year of the blocks: that of 2020 for blocks of 2020.",
+            code="census-file",
+        )
+    return table, counties
+
+
 class AreaList(NamedTuple):
     """A kind of list.
 
@@ -469,7 +518,7 @@ def with_statuses(path: Path, blocks: pl.DataFrame) -> tuple[SourceTable, pl.Dat
         check_form(table, name, f"[0-9]{{{DIGITS[name]}}}", f"{DIGITS[name]} digits", may_be_empty=False)
     check_code(table, STATUS, BY_COLUMN[kind.status], may_be_empty=False)
     names = table.rows.select(pl.concat_str(kind.keys).alias("area"), pl.col(STATUS).alias("listed"))
-    _refuse_repeated_areas(table, names["area"], kind)
+    _refuse_repeated_areas(table, names["area"], kind.keys)
     # A code that means "in none" becomes null, so that its blocks join nothing and are not reported as unlisted.
     code = pl.when(~pl.col(kind.code).is_in(BY_COLUMN[kind.code].none)).then(pl.col(kind.code))
     # The list names areas by State (and county); the digits of the block say which these are.
@@ -483,12 +532,12 @@ def with_statuses(path: Path, blocks: pl.DataFrame) -> tuple[SourceTable, pl.Dat
     return table, joined.drop("area", "listed")
 
 
-def _refuse_repeated_areas(table: SourceTable, areas: pl.Series, kind: AreaList) -> None:
+def _refuse_repeated_areas(table: SourceTable, areas: pl.Series, keys: Sequence[str]) -> None:
     again = (~areas.is_first_distinct()).arg_true()
     if len(again):
         raise table.error(
             again[0],
-            f"{', '.join(kind.keys)} '{areas[again[0]]}' a second time",
+            f"{', '.join(keys)} '{areas[again[0]]}' a second time",
             "every area once",
             "Remove one of the rows.",
             code="census-file",

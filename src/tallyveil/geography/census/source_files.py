@@ -3,7 +3,8 @@
 Errors say the file, the first line that does not fit, what was found and what was wanted.
 """
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -53,8 +54,8 @@ class SourceTable:
     row_numbers: pl.Series | None = None
 
     def filtered(self, mask: pl.Series) -> "SourceTable":
-        """The rows of a mask. Errors still name their lines in the file. It is applied once."""
-        row_numbers = mask.arg_true()
+        """The rows of a mask. Errors still name their lines in the file."""
+        row_numbers = mask.arg_true() if self.row_numbers is None else self.row_numbers.filter(mask)
         return SourceTable(self.path, self.rows.filter(mask), self.notes, self.counts_lines, row_numbers)
 
     def at(self, row: int) -> str:
@@ -100,7 +101,7 @@ def read_source(path: Path, required: Sequence[str], optional: Sequence[str] = (
     header, notes = _header(path)
     header = _with_block(path, header, required[0])
     _check_header(path, header, required)
-    lines = _lines(path)
+    lines = _text_lines(path)[1:]
     # Before the lines are split: a line with too few fields would be filled with nulls without an error.
     _check_fields(path, lines, len(header))
     fields = lines.str.split_exact(SEPARATOR, len(header) - 1).struct.unnest()
@@ -163,10 +164,9 @@ def _check_header(path: Path, header: Sequence[str], required: Sequence[str]) ->
         )
 
 
-def _lines(path: Path) -> pl.Series:
-    """The lines below the header."""
+def _text_lines(path: Path) -> pl.Series:
     try:
-        return read_lines(path)[1:]
+        return read_lines(path)
     except UNREADABLE:
         raise _misread(
             path,
@@ -204,6 +204,67 @@ def _read_table(path: Path, required: Sequence[str], optional: Sequence[str]) ->
     if rows.height == 0:
         raise _without_rows(path)
     return SourceTable(path, rows, counts_lines=False)
+
+
+def read_spreadsheet(path: Path, columns: Mapping[str, str]) -> SourceTable:
+    """Read a list that a spreadsheet program saved as CSV: titles above the header, and notes below the rows.
+
+    The header is the first line that has all columns. Rows with nothing but a first field are notes, and are passed
+    over.
+
+    Args:
+        path: The file.
+        columns: Columns that must be there, by the letters of their names: "fipsstatecode" stands for "FIPS State
+            Code", too. Each with its name in the table.
+
+    Raises:
+        GeographyError: the file is missing, empty or not UTF-8, has no header or no rows, or a row has too few or too
+            many fields.
+    """
+    if not path.is_file():
+        raise _misread(path, "no file", "a list saved as CSV", "Correct the path.")
+    records = _records(path)
+    letters = (["".join(filter(str.isalpha, name)).lower() for name in fields] for _, fields in records)
+    found = next(((place, names) for place, names in enumerate(letters) if set(columns) <= set(names)), None)
+    if found is None:
+        raise _misread(
+            path,
+            f"no line with {', '.join(columns)}",
+            "a header with these columns, whose names may have spaces and capital letters",
+            "Save the published list as CSV, with its header.",
+        )
+    start, header = found
+    rows = [(line, fields) for line, fields in records[start + 1 :] if any(fields[1:])]
+    if not rows:
+        raise _without_rows(path)
+    # Places of rows are counted from 0, below a header in line 1.
+    lines = pl.Series([line - 2 for line, _ in rows])
+    wrong = next((row for row, (_, fields) in enumerate(rows) if len(fields) != len(header)), None)
+    if wrong is not None:
+        raise SourceTable(path, pl.DataFrame(), row_numbers=lines).error(
+            wrong,
+            f"{len(rows[wrong][1])} field(s)",
+            f"{len(header)}, as in the header",
+            "Correct the line, or save the list again.",
+            code="census-file",
+        )
+    texts = {name: [fields[header.index(key)] for _, fields in rows] for key, name in columns.items()}
+    table = pl.DataFrame(texts, schema=dict.fromkeys(texts, pl.String))
+    return SourceTable(path, table.with_columns(pl.all().replace("", None)), row_numbers=lines)
+
+
+def _records(path: Path) -> list[tuple[int, list[str]]]:
+    """The records of a CSV file, each with the number of its last line, from 1."""
+    reader = csv.reader(_text_lines(path).to_list())
+    try:
+        return [(reader.line_num, fields) for fields in reader]
+    except csv.Error:
+        raise _misread(
+            path,
+            f"a field without an end in line {reader.line_num}",
+            "a quotation mark at the end of each field that begins with one",
+            "Add it, or save the list again.",
+        ) from None
 
 
 def _misread(path: Path, got: str, wanted: str, mend: str) -> GeographyError:

@@ -86,12 +86,48 @@ class RegressionTable(Table):
 
     @model_validator(mode="after")
     def _is_a_share(self) -> Self:
-        _require_distinct(self.counts, "columns of counts")
-        if self.share not in self.counts:
-            raise ValueError(
-                f"share is '{self.share}', wanted one of counts: {', '.join(self.counts)}. Name one of them, or add "
-                "the column to counts"
-            )
+        _require_share(self.counts, self.share)
+        return self
+
+
+class AreaRegression(Table):
+    """[[blocks.regressions]]: areas that are made from blocks, and the outcome of each."""
+
+    name: PlainName = Field(description="What the areas are. It stands in the figure.")
+    area: Name = Field(description="Column of the tables of areas that has the area of each block.")
+    path: Name = Field(description="Parquet or CSV file of outcomes. The path is relative to this TOML file.")
+    rows: dict[Name, Name] = Field(
+        default_factory=dict, description="Only rows with these texts in these columns are read."
+    )
+    geounit: Name = Field(description="Column of the file of outcomes with the code of the area.")
+    outcome: Name = Field(
+        description="Column of the explained number. An area without it, or without blocks, is left out."
+    )
+    noise: Name = Field(description="Geolevel of the paper's Table 1 whose noise is added.")
+
+
+class BlocksTable(Table):
+    """[blocks]: public counts of people by category in blocks, for Figure 9 in areas that are made from blocks."""
+
+    path: Name = Field(description="Parquet or CSV file. The path is relative to this TOML file.")
+    rows: dict[Name, Name] = Field(
+        default_factory=dict, description="Only rows with these texts in these columns are read."
+    )
+    geocode: Name = Field(description="Column of the block, in this file and in the tables of areas.")
+    counts: list[Name] = Field(
+        min_length=2, description="Columns of counts. Each person of a block is in exactly one of them."
+    )
+    share: Name = Field(description="The column of `counts` whose share of their sum explains the outcome.")
+    areas: list[Name] = Field(
+        min_length=1,
+        description="Tables with the areas of every block, such as geography.parquet and entities.parquet of "
+        "`tallyveil geography import`.",
+    )
+    regressions: list[AreaRegression] = Field(min_length=1, max_length=MOST_REGRESSIONS)
+
+    @model_validator(mode="after")
+    def _is_a_share(self) -> Self:
+        _require_share(self.counts, self.share)
         return self
 
 
@@ -100,15 +136,26 @@ class StudyFile(Table):
 
     counts: CountsTable | None = None
     regressions: list[RegressionTable] = Field(default_factory=list, max_length=MOST_REGRESSIONS)
+    blocks: BlocksTable | None = None
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
-        if self.counts is None and not self.regressions:
+        if self.counts is None and not self.regressions and self.blocks is None:
             raise ValueError(
-                "it describes no data. Add [counts] for Figures 6 and 8, or [[regressions]] for Figure 9"
+                "it describes no data. Add [counts] for Figures 6 and 8, or [[regressions]] or [blocks] for Figure 9"
             )
-        _require_distinct([regression.name for regression in self.regressions], "regressions")
+        of_areas = () if self.blocks is None else self.blocks.regressions
+        _require_distinct([regression.name for regression in (*self.regressions, *of_areas)], "regressions")
         return self
+
+
+def _require_share(counts: list[str], share: str) -> None:
+    _require_distinct(counts, "columns of counts")
+    if share not in counts:
+        raise ValueError(
+            f"share is '{share}', wanted one of counts: {', '.join(counts)}. Name one of them, or add "
+            "the column to counts"
+        )
 
 
 def _require_distinct(names: list[str], what: str) -> None:

@@ -163,6 +163,36 @@ def test_zctas_of_other_states_are_passed_over(files):
     assert "Windows line ends" in notes[1]
 
 
+PUBLISHED = "CBSA Code,CSA Code,CBSA Title,County/County Equivalent,FIPS State Code,FIPS County Code"
+ROW = '39300,148,"Providence-Warwick, RI-MA",Bristol County,44,001'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [PUBLISHED, ROW, "14460,,Boston,Essex County,25,009"],
+        ["cbsacode,fipscountycode,fipsstatecode", "39300,001,44", "14460,009,25"],
+        [
+            "List 1. AREAS,,,,,",
+            ",,,,,",
+            PUBLISHED,
+            ROW,
+            "Note: as of 2020.,,,,,",
+            '"Source: a file, of somebody"',
+        ],
+    ],
+    ids=["published", "other names", "titles and notes"],
+)
+def test_metropolitan_areas_are_made_of_counties(files, lines):
+    made = imported(files, ["44"], cbsas=files.text("list1.csv", lines[:-1]))
+    blocks = column(made, "cbsa")
+    assert {area for block, area in blocks.items() if block.startswith("44001")} == {"39300"}
+    assert {area for block, area in blocks.items() if block.startswith("44009")} == {None}
+    assert made.report["families"]["cbsa"] == {"entities": 1, "blocks": 3}
+    again = imported(files, ["44"], cbsas=files.text("list1.csv", lines, end="\r\n", start=b"\xef\xbb\xbf"))
+    assert again.entities.equals(made.entities)
+
+
 def test_facilities_give_kinds_and_bounds(files):
     path = files.text(
         "facilities.txt",

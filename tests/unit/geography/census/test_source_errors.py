@@ -240,3 +240,37 @@ def test_wrong_zctas_are_named_by_their_line_in_the_national_file(files, line, c
 def test_wrong_lists_of_areas_are_named(files, lines, code, said):
     path = files.text("places.txt", lines)
     assert said in refused(Sources((files.assigned(),), area_lists=(path,)), code)
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "said"),
+    [
+        (["39300,44,01"], "census-code", "line 3: got '01' in column COUNTYFP; wanted 3 digits"),
+        (["39300,25,009", "3930,44,001"], "census-code", "line 4: got '3930' in column CBSAFP"),
+        (["39300,44,"], "census-code", "line 3: got nothing in column COUNTYFP"),
+        (["39300,44,001,"], "census-file", "line 3: got 4 field(s); wanted 3"),
+        (
+            ["14460,25,009", "39300,44,001", "39300,44,001"],
+            "census-file",
+            "line 5: got STATEFP, COUNTYFP '44001' a",
+        ),
+        (
+            ["14460,25,009", "39300,44,003"],
+            "census-file",
+            "line 4: got county '44003', in which there is no block",
+        ),
+        ([], "census-file", "a header and no rows"),
+        (['39300,44,"' + 150_000 * "0"], "census-file", "a field without an end in line 3"),
+    ],
+)
+def test_wrong_lists_of_counties_are_named_by_their_line(files, lines, code, said):
+    path = files.text("list1.csv", ["A title", "CBSA Code,FIPS State Code,FIPS County Code", *lines])
+    assert said in refused(Sources((files.assigned(),), cbsas=path), code)
+
+
+def test_a_list_of_counties_without_a_header_or_a_file_is_refused(files):
+    path = files.text("list1.csv", ["39300,44,001"])
+    assert "no line with cbsacode" in refused(Sources((files.assigned(),), cbsas=path), "census-file")
+    wide = files.text("list2.csv", ["\ufeff".encode("utf-16").decode("latin-1")], start=b"\xff\xfe\x80")
+    assert "UTF-8" in refused(Sources((files.assigned(),), cbsas=wide), "census-file")
+    assert "no file" in refused(Sources((files.assigned(),), cbsas=path.with_name("none.csv")), "census-file")
