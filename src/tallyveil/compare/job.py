@@ -36,7 +36,7 @@ from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.runs.executor import Threads
 from tallyveil.schema.schema import Schema
-from tallyveil.storage.outputs import own_folder, refuse_inputs, remove
+from tallyveil.storage.outputs import own_folder, refuse_inputs, refuse_output_inside, remove
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import write_json
 from tallyveil.version import VERSION
@@ -80,19 +80,27 @@ def compare(path: Path, out: Path, progress: Callable[[str], None], workers: int
     plan = load_plan(file.release)
     require_attribute(file.attacks.sensitive, plan.schema)
     require_single_records(plan, file.units)
-    inputs = [path, file.release, plan.records.path, plan.geography.path]
+    inputs = [path, *file.inputs, plan.records.path, plan.geography.path]
     later = None
     if file.later is not None:
         later = load_plan(file.later)
         _require_comparable(plan, later)
         require_single_records(later, file.units)
-        inputs += [file.later, later.records.path, later.geography.path]
-    refuse_inputs(out, [*inputs, *([file.entities.path] if file.entities else [])])
+        inputs += [later.records.path, later.geography.path]
+    refuse_written_inputs(out, inputs)
     with own_folder(out, "compare"):
         comparison = _compared(file, plan, later, out, workers or usable_cores(), progress)
         write_numbers(out, comparison)
         write_comparison_page(out, comparison)
     return comparison
+
+
+def refuse_written_inputs(out: Path, inputs: Sequence[Path]) -> None:
+    """Refuse a folder of results that is an input, has one in it, or lies in the folder of a release; StoreError."""
+    refuse_inputs(out, inputs)
+    for path in inputs:
+        if path.is_dir():
+            refuse_output_inside(out, path)
 
 
 def require_attribute(sensitive: str, schema: Schema) -> None:
@@ -125,11 +133,8 @@ def _compared(
     progress: Callable[[str], None],
 ) -> Comparison:
     began = time.process_time()
-    entities = file.entities
     progress("reading the geography")
-    spine, areas = read_areas(
-        plan, entities.path if entities else None, entities.families if entities else ()
-    )
+    spine, areas = read_areas(plan, file.entities)
     declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
     after: SharedInput | None = None
     with Ledger(out / LEDGER, declaration, "compare") as ledger:
@@ -146,7 +151,7 @@ def _compared(
     try:
         rooms = _Rooms(targets, plan, out / WORK, after)
         # One draw is enough to see whether an attack succeeds where it must.
-        controls = _results((Exact(name=EXACT), _harmless(plan)), rooms, ATTACKS, 1, workers, progress)
+        controls = _results((Exact(name=EXACT), harmless(plan)), rooms, ATTACKS, 1, workers, progress)
         power = {
             attack.name: tuple(attack.power(targets, control.findings) for control in controls)
             for attack in ATTACKS
@@ -168,7 +173,7 @@ def _compared(
     )
 
 
-def _harmless(plan: ReleasePlan) -> TopDown:
+def harmless(plan: ReleasePlan) -> TopDown:
     """A release with an epsilon of 1000, by the published conversion where the budget is rho."""
     if plan.budget_unit == "epsilon":
         return TopDown(name=HARMLESS, budget=Fraction(1000))

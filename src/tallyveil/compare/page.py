@@ -272,13 +272,13 @@ def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, 
         texts = [
             ABSENT if (value := column.value(result)) is None else column.text(value) for column in columns
         ]
-        certificate = result.certificate
+        bound = _bound(result)
         rows.append(
             {
                 "number": number,
                 "name": result.method.name,
                 "texts": texts,
-                "bound": ABSENT if certificate is None else f"≤ {at_most(certificate.advantage, places=3)}",
+                "bound": ABSENT if bound is None else f"≤ {at_most(bound, places=3)}",
                 "seconds": duration(result.seconds),
             }
         )
@@ -307,15 +307,20 @@ def _method(
     }
 
 
+def _bound(result: MethodResult) -> float | None:
+    """The bound on the advantage of (a); None where none is proved."""
+    return None if result.certificate is None else result.certificate.advantage
+
+
 def _against(result: MethodResult, comparison: Comparison, columns: Sequence[_Column]) -> str:
     """Which of this method and its nearest counterpart of another family is better in what, said both ways."""
     first = columns[0]
     here = first.value(result)
-    private = result.certificate is not None
+    bounded = _bound(result) is not None
     others = [
         (abs(there - here), other)
         for other in comparison.results
-        if (other.certificate is not None) != private
+        if (_bound(other) is not None) != bounded
         and here is not None
         and (there := first.value(other)) is not None
     ]

@@ -231,6 +231,11 @@ def _explain(item: Any, model: type[BaseModel], shown: Callable[[object], str]) 
         return f"unknown key; {hint}Known keys here: {', '.join(known)}."
     if kind == "missing":
         return "is required and absent."
+    if kind == "union_tag_not_found":  # of a table whose `kind` says which one it is
+        return f"the key {item['ctx']['discriminator']} is required and absent."
+    if kind == "union_tag_invalid":
+        context = item["ctx"]
+        return f"{context['discriminator']} should be {context['expected_tags']} (got {shown(context['tag'])})."
     if kind == "value_error":
         return str(item["ctx"]["error"])
     if kind in NO_TABLE:
