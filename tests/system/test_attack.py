@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import polars as pl
 import pytest
@@ -137,10 +138,27 @@ def test_with_the_records_the_release_says_that_somebody_looked(folder, command)
     said = json.loads(command(*words, *truth, FLAG, "--json"))
     assert said["protected"] is False
     assert {item["attack"] for item in said["findings"]} >= {"records rebuilt"}
+    stated = json.loads((folder / "judged" / "attack.json").read_text())
+    # On exact tables, and on a release with an epsilon of 1000, of which nothing is left.
+    exact, nearly = stated["power"]["records rebuilt"]
+    assert exact == 1
+    assert nearly > 0.8
+    assert not (folder / "judged" / "releases").exists()
     ledger = (folder / "made" / "ledger.jsonl").read_text()
     assert ledger.count("true counts compared with what attackers claim") == 1
     assert json.loads((folder / "made" / "manifest.json").read_text())["declassified"]
     assert "NOT PRIVATE" in (folder / "judged" / "attack.html").read_text()
+
+
+def test_noisy_answers_that_were_changed_are_refused(folder, command, tmp_path):
+    shutil.copytree(folder / "made", tmp_path / "made")
+    part = next((tmp_path / "made" / "measurements" / "Block").rglob("part-00000.parquet"))
+    tags = pl.read_parquet_metadata(part)
+    pl.read_parquet(part).reverse().write_parquet(part, metadata=tags)
+    (tmp_path / "attack.toml").write_text(ON_RELEASE)
+    said = command("attack", tmp_path / "attack.toml", "--out", tmp_path / "claims", code=8)
+    assert part.name in said
+    assert not (tmp_path / "claims").exists()
 
 
 def test_an_exact_table_is_given_away(folder, command):
