@@ -8,6 +8,7 @@ from typing import Any, Final
 from tallyveil.accounting.numbers import at_most
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.figures import Dot, risk_figure
+from tallyveil.compare.inputs import Areas
 from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, GAP, value_of
 from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.files.evaluation import WARNING
@@ -55,7 +56,7 @@ def _number(value: float) -> str:
 def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
     """The measures of the director's table: losses first, then what the attackers gained."""
     shared = comparison.shared
-    finest, middle = shared.finest.name, shared.areas[max(shared.n_geolevels - 3, 0)].name
+    finest, middle = shared.finest.name, _middle(comparison).name
     query = (shared.detailed or shared.queries[-1]).name
     parent = shared.areas[max(shared.n_geolevels - 2, 0)].name
 
@@ -208,8 +209,9 @@ def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[Summary
             "An attack that fails proves nothing: a better one may succeed. Only a bound speaks of all attackers, and "
             "it speaks of the worst case, which may never happen. The people, the tables and the settings are these; "
             "others give other numbers. What is published next year, or by a second method beside the first, adds to "
-            "what attackers know; of the numbers here only bounds add up. Offices combine methods, such as swapping "
-            "and cell keys; combinations are not tried.",
+            "what attackers know; of the numbers here only bounds add up. Where there is no bound, further "
+            "tables can give more away; a bound holds for all tables that follow from one release. Offices combine "
+            "methods, such as swapping and cell keys; combinations are not tried.",
         ),
     )
 
@@ -225,45 +227,56 @@ def _least(column: _Column, results: Sequence[MethodResult]) -> str:
     return f"{column.title}: {who} ({column.text(least)})"
 
 
-def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:
-    shared = comparison.shared
-    finest = shared.finest.name
-    query = (shared.detailed or shared.queries[-1]).name
-    axis = f"mean absolute error of a count of “{query}”, {name_title(finest)}"
+def _figures(comparison: Comparison) -> list[dict[str, Any]]:
+    """For each attack, its risk against errors of the finest geounits and, beside it, of larger areas."""
     figures = []
     for attack in comparison.shown_attacks:
-        dots, priors = [], []
-        for number, result in enumerate(comparison.results, start=1):
-            item = _finding(result, attack.name, attack.headline)
-            loss = value_of(result.losses, finest, query, ERROR_OF_ALL)
-            if item is not None and item.value is not None and loss is not None:
-                priors.append(item.prior or 0.0)
-                low, high = (item.value if end is None else end for end in (item.low, item.high))
-                dots.append(
-                    Dot(
-                        number,
-                        result.method.name,
-                        result.method.family,
-                        loss,
-                        item.value,
-                        low,
-                        high,
-                        item.bound,
-                    )
-                )
-        if dots:
-            most = comparison.power[attack.name][0]
-            figure = risk_figure(
-                f"risk-{attack.letter}",
-                dots,
-                loss=axis,
-                risk=attack.headline,
-                most=most,
-                # The same for all methods.
-                least=max(priors),
+        picture = _figure(comparison, attack, comparison.shared.finest)
+        if picture is not None:
+            middle = _middle(comparison)
+            wide = None if middle is comparison.shared.finest else _figure(comparison, attack, middle)
+            figures.append(
+                {
+                    "title": f"({attack.letter}) {attack.name}",
+                    "picture": picture,
+                    "who": attack.who,
+                    "wide": wide,
+                    "areas": name_title(middle.name),
+                }
             )
-            figures.append((f"({attack.letter}) {attack.name}", figure, attack.who))
     return figures
+
+
+def _figure(comparison: Comparison, attack: Attack, areas: Areas) -> Picture | None:
+    """The risk of an attack against the errors of some areas; None where no method has both."""
+    shared = comparison.shared
+    query = (shared.detailed or shared.queries[-1]).name
+    dots, priors = [], []
+    for number, result in enumerate(comparison.results, start=1):
+        item = _finding(result, attack.name, attack.headline)
+        loss = value_of(result.losses, areas.name, query, ERROR_OF_ALL)
+        if item is not None and item.value is not None and loss is not None:
+            priors.append(item.prior or 0.0)
+            low, high = (item.value if end is None else end for end in (item.low, item.high))
+            dots.append(
+                Dot(number, result.method.name, result.method.family, loss, item.value, low, high, item.bound)
+            )
+    if not dots:
+        return None
+    return risk_figure(
+        f"risk-{attack.letter}-{shared.areas.index(areas)}",
+        dots,
+        loss=f"mean absolute error of a count of “{query}”, {name_title(areas.name)}",
+        risk=attack.headline,
+        most=comparison.power[attack.name][0],
+        # The same for all methods.
+        least=max(priors),
+    )
+
+
+def _middle(comparison: Comparison) -> Areas:
+    """The geolevel two above the finest, as tracts are above blocks: small areas that users look at."""
+    return comparison.shared.areas[max(comparison.shared.n_geolevels - 3, 0)]
 
 
 def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, Any]]:

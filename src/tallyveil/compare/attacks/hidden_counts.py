@@ -87,7 +87,7 @@ def limits_of(
     cells = TableCells(shared)
     flags = np.concatenate([hidden[name].ravel() for name in cells.names])
     counts = np.concatenate([shown[name].ravel() for name in cells.names])
-    low, high = cells.lines.narrowed(
+    low, high = cells.narrowed(
         np.where(flags, float(least), counts), np.where(flags, NO_LIMIT, counts.astype(np.float64))
     )
     return flags, low, high

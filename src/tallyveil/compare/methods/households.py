@@ -10,7 +10,10 @@ from tallyveil.arrays import IntegerRows, Integers
 from tallyveil.compare.inputs import Areas, SharedInput
 from tallyveil.errors import ConfigError
 
-EACH_A_HOUSEHOLD: Final = "Each person is a household, because the records name none. "
+EACH_A_HOUSEHOLD: Final = (
+    "Each person is a household, because the records name none. An office moves whole households, so that its errors "
+    "and what its attackers gain differ from these. "
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
