@@ -9,9 +9,12 @@ import pytest
 from tests.conftest import write_small_inputs
 
 from tallyveil.compare.attack_job import attack
+from tallyveil.compare.job import harmless
+from tallyveil.compare.methods.topdown import with_budget
 from tallyveil.compare.outputs import write_marked
 from tallyveil.files.marks import TEST_KEY, Marks
 from tallyveil.noise.key import insecure_key
+from tallyveil.noise.laws import SMALLEST_PARAMETER
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.run import run_release
 
@@ -127,6 +130,37 @@ def test_counts_drawn_on_a_lattice_are_attacked_without_a_bound(tmp_path):
     attacked = _attacked(tmp_path / "inputs", ("[[bounds]]", drawn), declared)
     assert attacked.certificate is None
     assert "drawn on a lattice" in (tmp_path / "inputs" / "claims" / "attack.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        # Where a query has nearly all of the budget, an epsilon of 1000 would be less noise than can be drawn.
+        (
+            ('"age*home" = "1/2"', '"age*home" = "997/1000"'),
+            ('total = "1/4"', 'total = "1/1000"'),
+            ('grown = "1/4"', 'grown = "1/500"'),
+        ),
+        (('neighbours = "bounded"', 'neighbours = "unbounded"'),),
+    ],
+    ids=["as it is", "one large share", "unbounded"],
+)
+def test_the_noise_of_the_control_can_be_drawn(tmp_path, changes):
+    release = write_small_inputs(tmp_path)
+    text = release.read_text()
+    # An invariant holds under no relation of a removal.
+    for old, new in (*changes, ('[[invariants]]\nquery = "total"\ngeolevels = ["Region"]\n', "")):
+        text = text.replace(old, new)
+    release.write_text(text)
+    plan = load_plan(release)
+    nearly = with_budget(plan, harmless(plan).budget)
+    least = min(
+        nearly.strategy.law(level, query).variance
+        for level in nearly.geolevels
+        for query in nearly.strategy.queries(level)
+    )
+    assert SMALLEST_PARAMETER <= least < 20 * SMALLEST_PARAMETER
 
 
 def test_with_the_records_the_release_says_that_somebody_looked(folder, command):

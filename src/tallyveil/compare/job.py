@@ -1,5 +1,6 @@
 """The whole comparison: read the input, publish by every method, measure losses, attack, and write page and numbers."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.compare.settings import CompareFile
 from tallyveil.errors import ConfigError
 from tallyveil.files.evaluation import WARNING
+from tallyveil.noise.laws import SMALLEST_PARAMETER, DiscreteGaussian
 from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.runs.executor import Threads
@@ -174,15 +176,26 @@ def _compared(
 
 
 def harmless(plan: ReleasePlan) -> TopDown:
-    """A release with an epsilon of 1000, by the published conversion where the budget is rho."""
-    if plan.budget_unit == "epsilon":
-        return TopDown(name=HARMLESS, budget=Fraction(1000))
-    import math
+    """A release with an epsilon of 1000, by the published conversion where the budget is rho.
 
-    # epsilon = rho + 2 sqrt(rho ln(1 / delta)), solved for rho. Nothing is claimed of the digits: a test of power only.
-    log = math.log(1 / plan.delta)
-    root = math.sqrt(log + 1000) - math.sqrt(log)
-    return TopDown(name=HARMLESS, budget=Fraction(root**2).limit_denominator(1000))
+    It has less where this program draws no noise as small: attacks then have to succeed against a little more noise.
+    """
+    wanted = Fraction(1000)
+    if plan.budget_unit == "rho":
+        # epsilon = rho + 2 sqrt(rho ln(1 / delta)), solved for rho. Nothing is claimed of the digits: a test of power.
+        log = math.log(1 / plan.delta)
+        root = math.sqrt(log + 1000) - math.sqrt(log)
+        wanted = Fraction(root**2).limit_denominator(1000)
+    # A geounit whose parents are bypassed has their shares as well, at most the whole budget.
+    share = Fraction(1) if plan.may_bypass else None
+    laws = [
+        plan.strategy.law(geolevel, query, share)
+        for geolevel in plan.strategy.geolevels
+        for query in plan.strategy.queries(geolevel)
+    ]
+    # Both parameters of noise fall as the budget rises.
+    least = min(law.variance if isinstance(law, DiscreteGaussian) else law.scale for law in laws)
+    return TopDown(name=HARMLESS, budget=min(wanted, plan.spent * least / SMALLEST_PARAMETER))
 
 
 def _results(
