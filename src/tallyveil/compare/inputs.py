@@ -10,7 +10,7 @@ from pydantic import Field
 from scipy import sparse
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.arrays import IntegerRows, Integers
+from tallyveil.arrays import Int32s, IntegerRows, Integers
 from tallyveil.confidential.declassify import declassify_truth, declassify_units
 from tallyveil.declared import Name
 from tallyveil.errors import ConfigError
@@ -91,14 +91,18 @@ class SharedInput:
     earlier: IntegerRows | None = None
 
     @property
-    def people(self) -> tuple[Integers, Integers, Integers]:
-        """Finest geounit, cell and household of every person; people of one household stand together."""
-        flat = np.repeat(np.arange(self.counts.size), self.counts.ravel())
-        geounits, cells = np.divmod(flat, self.counts.shape[1])
+    def people(self) -> tuple[Int32s, Int32s, Int32s]:
+        """Finest geounit, cell and household of every person; people of one household stand together.
+
+        Of 32 bits: a State of 17 million people has arrays of 64 MiB each.
+        """
+        n_finest, n_cells = self.counts.shape
+        geounits = np.repeat(np.arange(n_finest, dtype=np.int32), self.counts.sum(axis=1))
+        cells = np.repeat(np.tile(np.arange(n_cells, dtype=np.int32), n_finest), self.counts.ravel())
         if self.household is None:
-            return geounits, cells, np.arange(flat.size)
+            return geounits, cells, np.arange(cells.size, dtype=np.int32)
         order = np.argsort(self.household, kind="stable")
-        return geounits[order], cells[order], self.household[order]
+        return geounits[order], cells[order], self.household[order].astype(np.int32)
 
     @property
     def geolevels(self) -> tuple[Areas, ...]:

@@ -187,6 +187,8 @@ class Targets:
         moved = np.flatnonzero(~self.pairs.kept)
         np.subtract.at(counts, (self.pairs.geounits[moved], self.pairs.cells[moved]), 1)
         np.add.at(counts, (self.pairs.geounits[moved], self.pairs.others[moved]), 1)
+        if self.shared.household is None and self.shared.contributor is None:
+            return replace(self.shared, counts=counts)
         # The people stand in the order of their cells, so those who changed cells change their places among the others.
         cells = np.repeat(np.arange(counts.size), self.shared.counts.ravel())
         cells[self.pairs.numbers[moved]] = (

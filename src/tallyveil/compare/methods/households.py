@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from tallyveil.arrays import IntegerRows, Integers
+from tallyveil.arrays import Int32s, IntegerRows, Integers, Words
 from tallyveil.compare.inputs import Areas, SharedInput
 from tallyveil.errors import ConfigError
 
@@ -27,28 +28,39 @@ class Households:
         first: The first person of each household.
         homes: Finest geounit of each household.
         sizes: Number of people of each household.
-        strata: The area that a household does not leave, and its kind; int64, shape (2, n_households). Households of
-            one stratum may take each other's place: they have the same size and the same attributes that are matched.
+        strata: Number of the stratum of each household: its kind and the area that it does not leave. Households of one
+            stratum may take each other's place: they have the same size and the same attributes that are matched.
     """
 
     shared: SharedInput
-    geounits: Integers
-    cells: Integers
-    household: Integers
-    first: Integers
-    homes: Integers
+    geounits: Int32s
+    cells: Int32s
+    household: Int32s
+    first: Int32s
+    homes: Int32s
     sizes: Integers
     strata: Integers
 
-    def counts_at(self, homes: Integers) -> tuple[IntegerRows, int]:
+    def counts_at(self, homes: Int32s) -> tuple[IntegerRows, int]:
         """The counts if households lived elsewhere, and the number of people of those that do.
 
         Args:
             homes: Finest geounit of each household.
         """
-        counts = np.zeros_like(self.shared.counts)
-        np.add.at(counts, (homes[self.household], self.cells), 1)
-        return counts, int(self.sizes[homes != self.homes].sum())
+        shape = self.shared.counts.shape
+        places = homes[self.household].astype(np.int64) * shape[1] + self.cells
+        counts = np.bincount(places, minlength=shape[0] * shape[1]).reshape(shape)
+        return counts.astype(np.int64, copy=False), int(self.sizes[homes != self.homes].sum())
+
+    def groups(self, order: Integers) -> Iterator[Integers]:
+        """The households of each stratum.
+
+        Args:
+            order: All households, those of one stratum next to each other.
+        """
+        starts = np.flatnonzero(np.diff(self.strata[order], prepend=-1))
+        for begin, end in pairwise(np.append(starts, order.size)):
+            yield order[begin:end]
 
 
 def households_of(shared: SharedInput, within: Areas, match: Sequence[str]) -> Households:
@@ -62,33 +74,37 @@ def households_of(shared: SharedInput, within: Areas, match: Sequence[str]) -> H
         SchemaError: an attribute is not there.
     """
     geounits, cells, household = shared.people
-    first = np.flatnonzero(np.diff(household, prepend=-1))
-    homes, sizes = geounits[first], np.bincount(household)
-    strata = np.stack([within.place[homes], _kinds(shared, match, cells, household, sizes)])
+    kinds = _kinds_of_cells(shared, match)
+    if shared.household is None:
+        first, homes = household, geounits
+        sizes = np.ones(cells.size, dtype=np.int64)
+        kind = np.asarray(np.unique(kinds, return_inverse=True)[1]).ravel()[cells]
+    else:
+        first = np.flatnonzero(np.diff(household, prepend=-1)).astype(np.int32)
+        homes, sizes = geounits[first], np.bincount(household)
+        # A household's kind is the multiset of its members' kinds: random numbers of these, added up, name it. Two
+        # multisets have the same sum with a probability of 2^-64, and a false pair would only be a swap of unlikes.
+        # Sizes need no place of their own: the sums of different numbers of random numbers differ as surely.
+        sums = np.zeros(sizes.size, dtype=np.uint64)
+        np.add.at(sums, household, kinds[cells])
+        kind = np.asarray(np.unique(sums, return_inverse=True)[1]).ravel()
+    strata = kind * within.n_areas + within.place[homes]
     return Households(shared, geounits, cells, household, first, homes, sizes, strata)
 
 
-def _kinds(
-    shared: SharedInput, match: Sequence[str], cells: Integers, household: Integers, sizes: Integers
-) -> Integers:
-    """A number for each household that is the same for those that are alike."""
+def _kinds_of_cells(shared: SharedInput, match: Sequence[str]) -> Words:
+    """A random number for each cell, the same for cells that agree in some attributes."""
     schema = shared.schema
     names = schema.attribute_names
     for name in match:
         schema.attribute(name)
     axes = [names.index(name) for name in match]
-    codes = schema.decode(cells)[:, axes]
     shape = [schema.shape[axis] for axis in axes]
-    person = np.ravel_multi_index(codes.T, shape) if axes else np.zeros(cells.size, dtype=np.int64)
-    # A household's kind is the multiset of its members' kinds: a random number for each, added up, names it. Two
-    # multisets have the same sum with a probability of 2^-64, and a false pair would only be a swap of unlikes.
-    number = np.random.Generator(np.random.Philox(key=0)).integers(
+    codes = schema.decode(np.arange(schema.size))[:, axes]
+    alike = np.ravel_multi_index(codes.T, shape) if axes else np.zeros(schema.size, dtype=np.int64)
+    return np.random.Generator(np.random.Philox(key=0)).integers(
         np.iinfo(np.uint64).max, size=int(np.prod(shape)) or 1, dtype=np.uint64
-    )
-    sums = np.zeros(sizes.size, dtype=np.uint64)
-    np.add.at(sums, household, number[person])
-    # Sizes need no place of their own: the sums of different numbers of random numbers differ as surely.
-    return np.asarray(np.unique(sums, return_inverse=True)[1]).ravel()
+    )[alike]
 
 
 def geolevel_of(shared: SharedInput, name: str, method: str) -> Areas:
@@ -109,18 +125,6 @@ def geolevel_of(shared: SharedInput, name: str, method: str) -> Areas:
         f"{', '.join(areas.name for areas in shared.geolevels)}. Correct within or across.",
         code="unknown-geolevel",
     )
-
-
-def groups_of(strata: Integers, order: Integers) -> Iterator[Integers]:
-    """The members of each stratum.
-
-    Args:
-        strata: As in `Households`.
-        order: All households, those of one stratum next to each other.
-    """
-    starts = np.flatnonzero((np.diff(strata[:, order], axis=1, prepend=-1) != 0).any(axis=0))
-    for begin, end in zip(starts, np.append(starts[1:], order.size), strict=True):
-        yield order[begin:end]
 
 
 def what_stays(within: Areas, match: Sequence[str]) -> tuple[str, ...]:

@@ -49,7 +49,6 @@ from tallyveil.arrays import Bools, Integers
 from tallyveil.compare.methods.households import (
     EACH_A_HOUSEHOLD,
     geolevel_of,
-    groups_of,
     households_of,
     what_stays,
 )
@@ -109,7 +108,7 @@ class PermutationSwapping(Method):
         households = households_of(shared, within, self.match)
         generator = office.draws.generator(self.kind, self.name)
         homes, largest = households.homes.copy(), 0
-        for stratum in groups_of(households.strata, np.lexsort(households.strata)):
+        for stratum in households.groups(np.argsort(households.strata, kind="stable")):
             homes[stratum] = households.homes[stratum[permutation(stratum.size, self.rate, generator)]]
             largest = max(largest, stratum.size)
         counts, moved = households.counts_at(homes)

@@ -9,8 +9,8 @@ from tallyveil.arrays import Bools, Floats, IntegerRows, Integers
 from tallyveil.compare.inputs import SharedInput
 from tallyveil.compare.methods.households import (
     EACH_A_HOUSEHOLD,
+    Households,
     geolevel_of,
-    groups_of,
     households_of,
     what_stays,
 )
@@ -82,10 +82,11 @@ class Swapping(Method):
         within, across = (geolevel_of(shared, name, self.name) for name in (self.within, self.across))
         households = households_of(shared, within, self.match)
         homes, first = households.homes, households.first
-        weight = (1 / shared.counts[households.geounits, households.cells]) ** float(self.targeting)
-        rarity = np.maximum.reduceat(weight, first) if first.size else weight
+        rarity = (1 / shared.counts[households.geounits, households.cells]) ** float(self.targeting)
+        if shared.household is not None:
+            rarity = np.maximum.reduceat(rarity, first)
         chosen = _drawn(rarity, int(self.rate * first.size / 2), generator)
-        partner = _partners(households.strata, across.place[homes], chosen, generator)
+        partner = _partners(households, across.place[homes], chosen, generator)
         movers = np.flatnonzero(partner >= 0)
         moved_home = homes.copy()
         moved_home[movers] = homes[partner[movers]]
@@ -104,13 +105,15 @@ def _drawn(weight: Floats, number: int, generator: np.random.Generator) -> Bools
     return chosen
 
 
-def _partners(strata: Integers, away: Integers, chosen: Bools, generator: np.random.Generator) -> Integers:
+def _partners(
+    households: Households, away: Integers, chosen: Bools, generator: np.random.Generator
+) -> Integers:
     """For each chosen household another of its stratum from elsewhere, or -1; no household has two partners."""
     partner = np.full(chosen.size, -1, dtype=np.int64)
     shuffled = generator.permutation(chosen.size)
     # Chosen ones and others of a stratum stand in random order; the n-th chosen one gets the n-th other.
-    order = shuffled[np.lexsort((~chosen[shuffled], *strata[:, shuffled]))]
-    for rows in groups_of(strata, order):
+    order = shuffled[np.lexsort((~chosen[shuffled], households.strata[shuffled]))]
+    for rows in households.groups(order):
         wanting, free = rows[chosen[rows]], rows[~chosen[rows]]
         number = min(wanting.size, free.size)
         if not number:
