@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,12 +32,29 @@ class _Column:
         value: The number of a method; None where it has none.
         text: How it is written.
         less: What a smaller number is called in a sentence.
+        finding: Of the attack that the number is from; None for losses.
     """
 
     title: str
     value: Callable[[MethodResult], float | None]
     text: Callable[[float], str]
     less: str
+    finding: Callable[[MethodResult], Finding | None] | None = None
+
+    def is_apart(self, first: MethodResult, second: MethodResult) -> bool:
+        """Whether two methods differ by more than a tenth and, where attacks were tried on people, by more than chance.
+
+        Chance explains a difference where the intervals of the two overlap.
+        """
+        here, there = self.value(first), self.value(second)
+        if here is None or there is None or abs(here - there) <= 0.1 * max(abs(here), abs(there), 0.01):
+            return False
+        ends = []
+        for result in (first, second):
+            item = None if self.finding is None else self.finding(result)
+            if item is not None and item.low is not None and item.high is not None:
+                ends.append((item.low, item.high))
+        return len(ends) < 2 or ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
 
 
 def _finding(result: MethodResult, attack: str, measure: str) -> Finding | None:
@@ -63,9 +81,9 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
     def loss(areas: str, measure: str, part: str = "all") -> Callable[[MethodResult], float | None]:
         return lambda result: value_of(result.losses, areas, query, measure, part)
 
-    def gain(attack: str, measure: str) -> Callable[[MethodResult], float | None]:
+    def gain(finding: Callable[[MethodResult], Finding | None]) -> Callable[[MethodResult], float | None]:
         def value(result: MethodResult) -> float | None:
-            item = _finding(result, attack, measure)
+            item = finding(result)
             return None if item is None else item.value
 
         return value
@@ -148,7 +166,8 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
     }
     for attack in comparison.shown_attacks:
         for title, measure, text, less in by_attack.get(attack.name, []):
-            columns.append(_Column(title, gain(attack.name, measure), text, less))
+            finding = partial(_finding, attack=attack.name, measure=measure)
+            columns.append(_Column(title, gain(finding), text, less, finding))
     return tuple(columns)
 
 
@@ -344,8 +363,7 @@ def _against(result: MethodResult, comparison: Comparison, columns: Sequence[_Co
     worse: list[str] = []
     for column in columns[1:]:
         mine, theirs = column.value(result), column.value(other)
-        # Less than a tenth apart is called neither.
-        if mine is None or theirs is None or abs(mine - theirs) <= 0.1 * max(abs(mine), abs(theirs), 0.01):
+        if mine is None or theirs is None or not column.is_apart(result, other):
             continue
         (better if mine < theirs else worse).append(
             f"{column.less} ({column.text(mine)} against {column.text(theirs)})"
