@@ -2,15 +2,19 @@
 
 import json
 import math
+import shutil
 
 import polars as pl
 import pytest
 from tests.conftest import write_small_inputs
 
 from tallyveil.compare.attack_job import attack
+from tallyveil.compare.job import harmless
+from tallyveil.compare.methods.topdown import with_budget
 from tallyveil.compare.outputs import write_marked
 from tallyveil.files.marks import TEST_KEY, Marks
 from tallyveil.noise.key import insecure_key
+from tallyveil.noise.laws import SMALLEST_PARAMETER
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.run import run_release
 
@@ -128,6 +132,37 @@ def test_counts_drawn_on_a_lattice_are_attacked_without_a_bound(tmp_path):
     assert "drawn on a lattice" in (tmp_path / "inputs" / "claims" / "attack.html").read_text()
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        # Where a query has nearly all of the budget, an epsilon of 1000 would be less noise than can be drawn.
+        (
+            ('"age*home" = "1/2"', '"age*home" = "997/1000"'),
+            ('total = "1/4"', 'total = "1/1000"'),
+            ('grown = "1/4"', 'grown = "1/500"'),
+        ),
+        (('neighbours = "bounded"', 'neighbours = "unbounded"'),),
+    ],
+    ids=["as it is", "one large share", "unbounded"],
+)
+def test_the_noise_of_the_control_can_be_drawn(tmp_path, changes):
+    release = write_small_inputs(tmp_path)
+    text = release.read_text()
+    # An invariant holds under no relation of a removal.
+    for old, new in (*changes, ('[[invariants]]\nquery = "total"\ngeolevels = ["Region"]\n', "")):
+        text = text.replace(old, new)
+    release.write_text(text)
+    plan = load_plan(release)
+    nearly = with_budget(plan, harmless(plan).budget)
+    least = min(
+        nearly.strategy.law(level, query).variance
+        for level in nearly.geolevels
+        for query in nearly.strategy.queries(level)
+    )
+    assert SMALLEST_PARAMETER <= least < 20 * SMALLEST_PARAMETER
+
+
 def test_with_the_records_the_release_says_that_somebody_looked(folder, command):
     words = ("attack", folder / "release-attack.toml", "--out", folder / "judged")
     truth = ("--truth", folder / "people.parquet")
@@ -137,10 +172,27 @@ def test_with_the_records_the_release_says_that_somebody_looked(folder, command)
     said = json.loads(command(*words, *truth, FLAG, "--json"))
     assert said["protected"] is False
     assert {item["attack"] for item in said["findings"]} >= {"records rebuilt"}
+    stated = json.loads((folder / "judged" / "attack.json").read_text())
+    # On exact tables, and on a release with an epsilon of 1000, of which nothing is left.
+    exact, nearly = stated["power"]["records rebuilt"]
+    assert exact == 1
+    assert nearly > 0.8
+    assert not (folder / "judged" / "releases").exists()
     ledger = (folder / "made" / "ledger.jsonl").read_text()
     assert ledger.count("true counts compared with what attackers claim") == 1
     assert json.loads((folder / "made" / "manifest.json").read_text())["declassified"]
     assert "NOT PRIVATE" in (folder / "judged" / "attack.html").read_text()
+
+
+def test_noisy_answers_that_were_changed_are_refused(folder, command, tmp_path):
+    shutil.copytree(folder / "made", tmp_path / "made")
+    part = next((tmp_path / "made" / "measurements" / "Block").rglob("part-00000.parquet"))
+    tags = pl.read_parquet_metadata(part)
+    pl.read_parquet(part).reverse().write_parquet(part, metadata=tags)
+    (tmp_path / "attack.toml").write_text(ON_RELEASE)
+    said = command("attack", tmp_path / "attack.toml", "--out", tmp_path / "claims", code=8)
+    assert part.name in said
+    assert not (tmp_path / "claims").exists()
 
 
 def test_an_exact_table_is_given_away(folder, command):

@@ -115,11 +115,20 @@ def test_nothing_is_read_without_the_flag(folder, command):
     assert not (folder / "no").exists()
 
 
+@pytest.mark.parametrize("out", ["made", "made/within", "."])
+def test_nothing_is_written_to_what_a_method_reads(folder, command, out):
+    before = sorted(folder.rglob("*"))
+    said = command("compare", folder / "compare.toml", "--out", folder / out, FLAG, code=8)
+    assert "input-in-output" in said
+    assert sorted(folder.rglob("*")) == before
+
+
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [
         (('sensitive = "age"', 'sensitive = "height"'), 2, "height"),
-        (('kind = "cell_key"', 'kind = "cell_keys"'), 2, "methods"),
+        (('kind = "cell_key"', 'kind = "cell_keys"'), 2, "'kind' should be 'cell_key'"),
+        (('kind = "cell_key"\n', ""), 2, "the key 'kind' is required"),
         (('name = "a release"', 'name = "TopDown"'), 2, "named twice"),
         (("largest = 2\n", ""), 2, "largest"),
     ],

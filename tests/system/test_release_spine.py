@@ -10,6 +10,7 @@ import pytest
 from tests.reserve_spine import entities_of
 
 import tallyveil.storage.write as writing
+from tallyveil.compare.attack_job import attack
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
 from tallyveil.files.geography import read_areas, read_geography
 from tallyveil.noise.key import insecure_key
@@ -208,6 +209,19 @@ def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):
     found = frame.filter(geolevel="place", query="total", size_class="all").row(0, named=True)
     assert found["mean_absolute_error"] == error
     assert "reserve" in write_evaluation_report(outcome.path, evaluation).read_text()
+
+
+def test_attacks_succeed_on_a_release_with_an_epsilon_of_1000_on_the_same_spine(
+    outcome, spine_release, tmp_path
+):
+    (tmp_path / "attack.toml").write_text(
+        'published = "out"\nkey = "x"\n[attacks]\nsensitive = "age"\npeople = 200\n'
+    )
+    records = spine_release.parent / "people.parquet"
+    attacked = attack(tmp_path / "attack.toml", tmp_path / "claims", records, lambda words: None)
+    exact, nearly = attacked.power["records rebuilt"]
+    assert exact == 1
+    assert nearly > 0.8
 
 
 def test_killed_and_resumed_is_the_same_release(spine_release, tmp_path, killed_at):

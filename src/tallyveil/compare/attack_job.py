@@ -5,7 +5,7 @@ the ledger gets its entry before a true count is compared: that of the release, 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +20,16 @@ from tallyveil.compare.attacks.attack import Finding, Targets
 from tallyveil.compare.claims import Answer, claims_of, seem_exact
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.inputs import SharedInput, TableName, areas_of_spine, read_areas, refuse_too_large
-from tallyveil.compare.job import ATTACKS, refused_attacks, require_attribute
+from tallyveil.compare.job import (
+    ATTACKS,
+    WORK,
+    harmless,
+    refuse_written_inputs,
+    refused_attacks,
+    require_attribute,
+)
 from tallyveil.compare.methods.elsewhere import published_tables
-from tallyveil.compare.methods.method import Method
+from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import published_release
 from tallyveil.compare.outputs import UNMARKED, write_marked
 from tallyveil.compare.published import ExactLaw, Law, NoisyAnswers, Published, PublishedTable, observed_law
@@ -41,9 +48,10 @@ from tallyveil.files.marks import marks_of
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.load import load_plan, parse_file
-from tallyveil.plans.release import StatedPlan
-from tallyveil.storage.outputs import own_folder, refuse_inputs, refuse_output_inside
-from tallyveil.storage.write import write_json
+from tallyveil.plans.inputs import GeographyInput, RecordsInput
+from tallyveil.plans.release import ReleasePlan, StatedPlan
+from tallyveil.storage.outputs import own_folder, remove
+from tallyveil.storage.write import write_json, write_parquet
 from tallyveil.version import VERSION
 
 REASON: Final = "true counts compared with what attackers claim; the results reveal them"
@@ -87,12 +95,12 @@ def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], 
     Privacy: without `truth` nothing but published numbers is read. With it none: every file is marked.
     """
     file = parse_file(path, AttackFile)
-    inputs = [path, file.published, *([file.release] if file.release else []), *([truth] if truth else [])]
-    refuse_inputs(out, inputs)
-    if file.published.is_dir():
-        refuse_output_inside(out, file.published)
+    inputs = [path, *file.inputs, *([truth] if truth else [])]
+    refuse_written_inputs(out, inputs)
     progress("reading what was published")
     sight = _sight(file)
+    if isinstance(sight.plan, ReleasePlan):
+        refuse_written_inputs(out, [sight.plan.geography.path])
     draws = Draws(file.key)
     targets = Targets(sight.shared, draws, file.attacks.sensitive, file.attacks.people, sight.around)
     with own_folder(out, "attack"):
@@ -106,6 +114,7 @@ def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], 
             None,
             None,
             (),
+            {},
             {},
             (*sight.published.notes, *claims.notes),
             sight.published.certificate,
@@ -168,10 +177,7 @@ def _of_table(file: AttackFile) -> _Sight:
         )
     plan = load_plan(file.release)
     require_attribute(file.attacks.sensitive, plan.schema)
-    entities = file.entities
-    spine, areas = read_areas(
-        plan, entities.path if entities else None, entities.families if entities else ()
-    )
+    spine, areas = read_areas(plan, file.entities)
     refuse_too_large(spine, plan.schema)
     queries = tuple(plan.schema.query(name) for name in file.tables or plan.tables)
     empty = np.zeros((spine.n_geounits(spine.finest), plan.schema.size), dtype=np.int64)
@@ -233,16 +239,22 @@ def _judged(
     published = replace(
         sight.published, law=observed_law(shared, sight.published.tables) if law is None else law
     )
-    exact = _exactly(shared, published)
     progress("attacking exact tables")
-    controls = {item.name: item.power(targets, item.run(targets, exact, None)) for item in ATTACKS}
-    refused = refused_attacks({name: (best, best) for name, best in controls.items() if best is not None})
+    exact = _exactly(shared, published)
+    best = {item.name: item.power(targets, item.run(targets, exact, None)) for item in ATTACKS}
+    # What finds nothing on exact tables needs a second publication, or questions.
+    usable = [item for item in ATTACKS if best[item.name] is not None]
+    progress("attacking a release with an epsilon of 1000")
+    nearly = _nearly_exactly(sight, targets, out / WORK)
+    power = {
+        item.name: (best[item.name], item.power(targets, item.run(targets, nearly, None))) for item in usable
+    }
+    refused = refused_attacks(power)
     progress("attacking what was published")
     findings = [
         finding
-        for item in ATTACKS
-        # What finds nothing on exact tables needs a second publication, or questions.
-        if item.name not in refused and controls[item.name] is not None
+        for item in usable
+        if item.name not in refused
         for finding in item.run(targets, published, None)
     ]
     granted = (
@@ -255,6 +267,7 @@ def _judged(
         right=right,
         there=there,
         findings=tuple(findings),
+        power=power,
         refused=refused,
         notes=(*attacked.notes, *granted),
     )
@@ -265,11 +278,52 @@ def _exactly(shared: SharedInput, published: Published) -> Published:
     tables = {name: PublishedTable(true) for name, true in shared.truth.items()}
     noisy = []
     for item in published.noisy:
-        areas = next(areas for areas in shared.areas if areas.name == item.name[0])
+        areas = shared.areas_named(item.name[0])
         query = shared.schema.query(item.name[1])
         # The noise has the least variance that the arithmetic of likelihoods bears.
         noisy.append(NoisyAnswers(item.name, shared.answers(areas, query), np.full(areas.n_areas, 1e-3)))
     return Published(tables, ExactLaw(), None, noisy=tuple(noisy))
+
+
+def _nearly_exactly(sight: _Sight, targets: Targets, work: Path) -> Published:
+    """A release of the true counts with an epsilon of 1000, which every attack must succeed on as well.
+
+    Args:
+        sight: What is attacked: the release has its plan. Its noisy answers are published if those of it are.
+        targets: With the true counts.
+        work: A folder for the release; it is gone afterwards.
+    """
+    # What a killed run left there: a release with a public key, and true counts beside.
+    remove(work)
+    try:
+        plan = sight.plan if isinstance(sight.plan, ReleasePlan) else _on_its_spine(sight, work)
+        office = Office(targets.shared, plan, targets.sensitive, targets.draws, targets.draws, work)
+        nearly = harmless(plan).publish(office)
+    finally:
+        remove(work)
+    return nearly if sight.published.noisy else replace(nearly, noisy=())
+
+
+def _on_its_spine(sight: _Sight, work: Path) -> ReleasePlan:
+    """The plan of a finished release as one that can be run again, without its other inputs.
+
+    Its spine is taken as it was published. Public bounds, and counts that agree with other releases, are left out.
+    """
+    spine, finest = sight.spine, np.arange(sight.spine.n_geounits(sight.spine.finest))
+    places = [spine.ancestors(level) for level in range(spine.finest)]
+    columns = {
+        f"level {level}": spine.geocodes[level].text.gather(place)
+        for level, place in enumerate([*places, finest])
+    }
+    path = work / GEOGRAPHY
+    write_parquet(path, pl.DataFrame(columns), {})
+    *parents, geocode = columns
+    geography = GeographyInput(
+        path=path, geocode=geocode, geolevels=sight.plan.geolevels, parent_columns=tuple(parents)
+    )
+    stated = {item.name: getattr(sight.plan, item.name) for item in fields(StatedPlan)}
+    alone = {"bounds": (), "agreement": (), "residents": (), "spine": None, "entities": None}
+    return ReleasePlan(**{**stated, **alone, "records": RecordsInput(path=path), "geography": geography})
 
 
 def _true_input(sight: _Sight, file: AttackFile, out: Path, truth: Path) -> SharedInput:
@@ -321,6 +375,7 @@ def _write(out: Path, attacked: Attacked) -> None:
             "sensitive": attacked.file.attacks.sensitive,
             "people": attacked.file.attacks.people,
             "claims": table.height,
+            "power": {name: list(values) for name, values in attacked.power.items()},
             "not_shown": attacked.refused,
             "notes": list(attacked.notes),
         },

@@ -45,7 +45,7 @@ def write_attack_page(out: Path, attacked: Attacked) -> Path:
             "sensitive": name_title(attacked.file.attacks.sensitive),
             "points": _points(attacked),
             "bound": None
-            if certificate is None
+            if certificate is None or certificate.advantage is None or certificate.power is None
             else {
                 "epsilon": certificate.epsilon,
                 "advantage": at_most(certificate.advantage, places=3),
@@ -54,6 +54,11 @@ def write_attack_page(out: Path, attacked: Attacked) -> Path:
             },
             "kinds": [rows for kind in TITLES if (rows := _kind(kind, attacked, summary))],
             "findings": [finding_texts(item) for item in attacked.findings],
+            "power": [
+                (name, *(ABSENT if value is None else f"{value:.2f}" for value in values))
+                for name, values in attacked.power.items()
+                if name not in attacked.refused
+            ],
             "refused": list(attacked.refused.items()),
             "notes": list(attacked.notes),
             "key": attacked.file.key,

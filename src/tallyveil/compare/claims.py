@@ -257,7 +257,7 @@ def _hidden(shared: SharedInput, published: Published) -> _Rows:
     claims = []
     for name in cells.names:
         numbers = cells.numbers(name)
-        areas = next(item for item in shared.areas if item.name == name[0])
+        areas = shared.areas_named(name[0])
         labels = next(query for query in shared.queries if query.name == name[1]).labels()
         for place, answer in np.argwhere((flags & (low == high))[numbers]).tolist():
             count = int(low[numbers[place, answer]])

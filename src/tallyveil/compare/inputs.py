@@ -3,23 +3,26 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from pydantic import Field
 from scipy import sparse
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.arrays import IntegerRows, Integers
+from tallyveil.arrays import Int32s, IntegerRows, Integers
 from tallyveil.confidential.declassify import declassify_truth, declassify_units
+from tallyveil.declared import Name
 from tallyveil.errors import ConfigError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.tables import GEOCODE, entities_from_columns, read_assignments
+from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.inputs import read_spine
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
+from tallyveil.storage.addresses import InputPath
 
 MOST_COUNTS: Final = 1 << 25
 """Largest number of finest geounits times cells. Every method and attack has a few arrays of this size in memory, of
@@ -88,14 +91,18 @@ class SharedInput:
     earlier: IntegerRows | None = None
 
     @property
-    def people(self) -> tuple[Integers, Integers, Integers]:
-        """Finest geounit, cell and household of every person; people of one household stand together."""
-        flat = np.repeat(np.arange(self.counts.size), self.counts.ravel())
-        geounits, cells = np.divmod(flat, self.counts.shape[1])
+    def people(self) -> tuple[Int32s, Int32s, Int32s]:
+        """Finest geounit, cell and household of every person; people of one household stand together.
+
+        Of 32 bits: a State of 17 million people has arrays of 64 MiB each.
+        """
+        n_finest, n_cells = self.counts.shape
+        geounits = np.repeat(np.arange(n_finest, dtype=np.int32), self.counts.sum(axis=1))
+        cells = np.repeat(np.tile(np.arange(n_cells, dtype=np.int32), n_finest), self.counts.ravel())
         if self.household is None:
-            return geounits, cells, np.arange(flat.size)
+            return geounits, cells, np.arange(cells.size, dtype=np.int32)
         order = np.argsort(self.household, kind="stable")
-        return geounits[order], cells[order], self.household[order]
+        return geounits[order], cells[order], self.household[order].astype(np.int32)
 
     @property
     def geolevels(self) -> tuple[Areas, ...]:
@@ -111,6 +118,10 @@ class SharedInput:
     def detailed(self) -> QueryGroup | None:
         """A published query whose answers are the cells; None if there is none."""
         return next((query for query in self.queries if query.is_detailed), None)
+
+    def areas_named(self, name: str) -> Areas:
+        """The areas of that name, which are there."""
+        return next(areas for areas in self.areas if areas.name == name)
 
     def parents(self, level: int) -> Integers:
         """Number of the geounit above each geounit of a geolevel below the root."""
@@ -147,24 +158,31 @@ def answer_matrix(query: QueryGroup) -> sparse.csr_matrix:
     )
 
 
-def read_areas(
-    plan: ReleasePlan, entities: Path | None, families: Sequence[str]
-) -> tuple[Spine, list[Areas]]:
+class EntitiesTable(Table):
+    """[entities]: areas off the spine that tables are published for."""
+
+    path: InputPath = Field(
+        description="Table with a column geocode and one for each family (Parquet or CSV)."
+    )
+    families: list[Name] = Field(min_length=1, max_length=8, description="Columns that name the entities.")
+
+
+def read_areas(plan: ReleasePlan, entities: EntitiesTable | None) -> tuple[Spine, list[Areas]]:
     """The public part of the input: the spine of the geography table, its geolevels, and families of entities.
 
     Args:
         plan: Of the release file, whose geography is read.
-        entities: Table with one row for each finest geounit and a column for each family; None for no entities.
-        families: Columns to read.
+        entities: Table with one row for each finest geounit; None for no entities.
     Raises:
         GeographyError, StoreError, ConfigError: as for a release.
     """
     spine = read_spine(plan.geography)
     read: tuple[EntityFamily, ...] = ()
     if entities is not None:
-        table = read_assignments(entities, list(families), "entities")
+        families = entities.families
+        table = read_assignments(entities.path, families, "entities")
         columns = {GEOCODE: table[GEOCODE], **{name: table[name] for name in families}}
-        read = entities_from_columns(spine, columns, list(families))
+        read = entities_from_columns(spine, columns, families)
     return spine, areas_of_spine(spine, read)
 
 

@@ -1,5 +1,6 @@
 """The whole comparison: read the input, publish by every method, measure losses, attack, and write page and numbers."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,11 +33,12 @@ from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.compare.settings import CompareFile
 from tallyveil.errors import ConfigError
 from tallyveil.files.evaluation import WARNING
+from tallyveil.noise.laws import SMALLEST_PARAMETER, DiscreteGaussian
 from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.runs.executor import Threads
 from tallyveil.schema.schema import Schema
-from tallyveil.storage.outputs import own_folder, refuse_inputs, remove
+from tallyveil.storage.outputs import own_folder, refuse_inputs, refuse_output_inside, remove
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import write_json
 from tallyveil.version import VERSION
@@ -80,19 +82,27 @@ def compare(path: Path, out: Path, progress: Callable[[str], None], workers: int
     plan = load_plan(file.release)
     require_attribute(file.attacks.sensitive, plan.schema)
     require_single_records(plan, file.units)
-    inputs = [path, file.release, plan.records.path, plan.geography.path]
+    inputs = [path, *file.inputs, plan.records.path, plan.geography.path]
     later = None
     if file.later is not None:
         later = load_plan(file.later)
         _require_comparable(plan, later)
         require_single_records(later, file.units)
-        inputs += [file.later, later.records.path, later.geography.path]
-    refuse_inputs(out, [*inputs, *([file.entities.path] if file.entities else [])])
+        inputs += [later.records.path, later.geography.path]
+    refuse_written_inputs(out, inputs)
     with own_folder(out, "compare"):
         comparison = _compared(file, plan, later, out, workers or usable_cores(), progress)
         write_numbers(out, comparison)
         write_comparison_page(out, comparison)
     return comparison
+
+
+def refuse_written_inputs(out: Path, inputs: Sequence[Path]) -> None:
+    """Refuse a folder of results that is an input, has one in it, or lies in the folder of a release; StoreError."""
+    refuse_inputs(out, inputs)
+    for path in inputs:
+        if path.is_dir():
+            refuse_output_inside(out, path)
 
 
 def require_attribute(sensitive: str, schema: Schema) -> None:
@@ -125,11 +135,8 @@ def _compared(
     progress: Callable[[str], None],
 ) -> Comparison:
     began = time.process_time()
-    entities = file.entities
     progress("reading the geography")
-    spine, areas = read_areas(
-        plan, entities.path if entities else None, entities.families if entities else ()
-    )
+    spine, areas = read_areas(plan, file.entities)
     declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
     after: SharedInput | None = None
     with Ledger(out / LEDGER, declaration, "compare") as ledger:
@@ -146,7 +153,7 @@ def _compared(
     try:
         rooms = _Rooms(targets, plan, out / WORK, after)
         # One draw is enough to see whether an attack succeeds where it must.
-        controls = _results((Exact(name=EXACT), _harmless(plan)), rooms, ATTACKS, 1, workers, progress)
+        controls = _results((Exact(name=EXACT), harmless(plan)), rooms, ATTACKS, 1, workers, progress)
         power = {
             attack.name: tuple(attack.power(targets, control.findings) for control in controls)
             for attack in ATTACKS
@@ -168,16 +175,27 @@ def _compared(
     )
 
 
-def _harmless(plan: ReleasePlan) -> TopDown:
-    """A release with an epsilon of 1000, by the published conversion where the budget is rho."""
-    if plan.budget_unit == "epsilon":
-        return TopDown(name=HARMLESS, budget=Fraction(1000))
-    import math
+def harmless(plan: ReleasePlan) -> TopDown:
+    """A release with an epsilon of 1000, by the published conversion where the budget is rho.
 
-    # epsilon = rho + 2 sqrt(rho ln(1 / delta)), solved for rho. Nothing is claimed of the digits: a test of power only.
-    log = math.log(1 / plan.delta)
-    root = math.sqrt(log + 1000) - math.sqrt(log)
-    return TopDown(name=HARMLESS, budget=Fraction(root**2).limit_denominator(1000))
+    It has less where this program draws no noise as small: attacks then have to succeed against a little more noise.
+    """
+    wanted = Fraction(1000)
+    if plan.budget_unit == "rho":
+        # epsilon = rho + 2 sqrt(rho ln(1 / delta)), solved for rho. Nothing is claimed of the digits: a test of power.
+        log = math.log(1 / plan.delta)
+        root = math.sqrt(log + 1000) - math.sqrt(log)
+        wanted = Fraction(root**2).limit_denominator(1000)
+    # A geounit whose parents are bypassed has their shares as well, at most the whole budget.
+    share = Fraction(1) if plan.may_bypass else None
+    laws = [
+        plan.strategy.law(geolevel, query, share)
+        for geolevel in plan.strategy.geolevels
+        for query in plan.strategy.queries(geolevel)
+    ]
+    # Both parameters of noise fall as the budget rises.
+    least = min(law.variance if isinstance(law, DiscreteGaussian) else law.scale for law in laws)
+    return TopDown(name=HARMLESS, budget=min(wanted, plan.spent * least / SMALLEST_PARAMETER))
 
 
 def _results(

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.accounting.numbers import at_most
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.figures import Dot, risk_figure
+from tallyveil.compare.inputs import Areas
 from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, GAP, value_of
 from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.files.evaluation import WARNING
@@ -30,12 +32,29 @@ class _Column:
         value: The number of a method; None where it has none.
         text: How it is written.
         less: What a smaller number is called in a sentence.
+        finding: Of the attack that the number is from; None for losses.
     """
 
     title: str
     value: Callable[[MethodResult], float | None]
     text: Callable[[float], str]
     less: str
+    finding: Callable[[MethodResult], Finding | None] | None = None
+
+    def is_apart(self, first: MethodResult, second: MethodResult) -> bool:
+        """Whether two methods differ by more than a tenth and, where attacks were tried on people, by more than chance.
+
+        Chance explains a difference where the intervals of the two overlap.
+        """
+        here, there = self.value(first), self.value(second)
+        if here is None or there is None or abs(here - there) <= 0.1 * max(abs(here), abs(there), 0.01):
+            return False
+        ends = []
+        for result in (first, second):
+            item = None if self.finding is None else self.finding(result)
+            if item is not None and item.low is not None and item.high is not None:
+                ends.append((item.low, item.high))
+        return len(ends) < 2 or ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
 
 
 def _finding(result: MethodResult, attack: str, measure: str) -> Finding | None:
@@ -55,16 +74,16 @@ def _number(value: float) -> str:
 def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
     """The measures of the director's table: losses first, then what the attackers gained."""
     shared = comparison.shared
-    finest, middle = shared.finest.name, shared.areas[max(shared.n_geolevels - 3, 0)].name
+    finest, middle = shared.finest.name, _middle(comparison).name
     query = (shared.detailed or shared.queries[-1]).name
     parent = shared.areas[max(shared.n_geolevels - 2, 0)].name
 
     def loss(areas: str, measure: str, part: str = "all") -> Callable[[MethodResult], float | None]:
         return lambda result: value_of(result.losses, areas, query, measure, part)
 
-    def gain(attack: str, measure: str) -> Callable[[MethodResult], float | None]:
+    def gain(finding: Callable[[MethodResult], Finding | None]) -> Callable[[MethodResult], float | None]:
         def value(result: MethodResult) -> float | None:
-            item = _finding(result, attack, measure)
+            item = finding(result)
             return None if item is None else item.value
 
         return value
@@ -147,7 +166,8 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
     }
     for attack in comparison.shown_attacks:
         for title, measure, text, less in by_attack.get(attack.name, []):
-            columns.append(_Column(title, gain(attack.name, measure), text, less))
+            finding = partial(_finding, attack=attack.name, measure=measure)
+            columns.append(_Column(title, gain(finding), text, less, finding))
     return tuple(columns)
 
 
@@ -208,8 +228,9 @@ def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[Summary
             "An attack that fails proves nothing: a better one may succeed. Only a bound speaks of all attackers, and "
             "it speaks of the worst case, which may never happen. The people, the tables and the settings are these; "
             "others give other numbers. What is published next year, or by a second method beside the first, adds to "
-            "what attackers know; of the numbers here only bounds add up. Offices combine methods, such as swapping "
-            "and cell keys; combinations are not tried.",
+            "what attackers know; of the numbers here only bounds add up. Where there is no bound, further "
+            "tables can give more away; a bound holds for all tables that follow from one release. Offices combine "
+            "methods, such as swapping and cell keys; combinations are not tried.",
         ),
     )
 
@@ -225,45 +246,56 @@ def _least(column: _Column, results: Sequence[MethodResult]) -> str:
     return f"{column.title}: {who} ({column.text(least)})"
 
 
-def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:
-    shared = comparison.shared
-    finest = shared.finest.name
-    query = (shared.detailed or shared.queries[-1]).name
-    axis = f"mean absolute error of a count of “{query}”, {name_title(finest)}"
+def _figures(comparison: Comparison) -> list[dict[str, Any]]:
+    """For each attack, its risk against errors of the finest geounits and, beside it, of larger areas."""
     figures = []
     for attack in comparison.shown_attacks:
-        dots, priors = [], []
-        for number, result in enumerate(comparison.results, start=1):
-            item = _finding(result, attack.name, attack.headline)
-            loss = value_of(result.losses, finest, query, ERROR_OF_ALL)
-            if item is not None and item.value is not None and loss is not None:
-                priors.append(item.prior or 0.0)
-                low, high = (item.value if end is None else end for end in (item.low, item.high))
-                dots.append(
-                    Dot(
-                        number,
-                        result.method.name,
-                        result.method.family,
-                        loss,
-                        item.value,
-                        low,
-                        high,
-                        item.bound,
-                    )
-                )
-        if dots:
-            most = comparison.power[attack.name][0]
-            figure = risk_figure(
-                f"risk-{attack.letter}",
-                dots,
-                loss=axis,
-                risk=attack.headline,
-                most=most,
-                # The same for all methods.
-                least=max(priors),
+        picture = _figure(comparison, attack, comparison.shared.finest)
+        if picture is not None:
+            middle = _middle(comparison)
+            wide = None if middle is comparison.shared.finest else _figure(comparison, attack, middle)
+            figures.append(
+                {
+                    "title": f"({attack.letter}) {attack.name}",
+                    "picture": picture,
+                    "who": attack.who,
+                    "wide": wide,
+                    "areas": name_title(middle.name),
+                }
             )
-            figures.append((f"({attack.letter}) {attack.name}", figure, attack.who))
     return figures
+
+
+def _figure(comparison: Comparison, attack: Attack, areas: Areas) -> Picture | None:
+    """The risk of an attack against the errors of some areas; None where no method has both."""
+    shared = comparison.shared
+    query = (shared.detailed or shared.queries[-1]).name
+    dots, priors = [], []
+    for number, result in enumerate(comparison.results, start=1):
+        item = _finding(result, attack.name, attack.headline)
+        loss = value_of(result.losses, areas.name, query, ERROR_OF_ALL)
+        if item is not None and item.value is not None and loss is not None:
+            priors.append(item.prior or 0.0)
+            low, high = (item.value if end is None else end for end in (item.low, item.high))
+            dots.append(
+                Dot(number, result.method.name, result.method.family, loss, item.value, low, high, item.bound)
+            )
+    if not dots:
+        return None
+    return risk_figure(
+        f"risk-{attack.letter}-{shared.areas.index(areas)}",
+        dots,
+        loss=f"mean absolute error of a count of “{query}”, {name_title(areas.name)}",
+        risk=attack.headline,
+        most=comparison.power[attack.name][0],
+        # The same for all methods.
+        least=max(priors),
+    )
+
+
+def _middle(comparison: Comparison) -> Areas:
+    """The geolevel two above the finest, as tracts are above blocks: small areas that users look at."""
+    return comparison.shared.areas[max(comparison.shared.n_geolevels - 3, 0)]
 
 
 def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, Any]]:
@@ -272,13 +304,13 @@ def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, 
         texts = [
             ABSENT if (value := column.value(result)) is None else column.text(value) for column in columns
         ]
-        certificate = result.certificate
+        bound = _bound(result)
         rows.append(
             {
                 "number": number,
                 "name": result.method.name,
                 "texts": texts,
-                "bound": ABSENT if certificate is None else f"≤ {at_most(certificate.advantage, places=3)}",
+                "bound": ABSENT if bound is None else f"≤ {at_most(bound, places=3)}",
                 "seconds": duration(result.seconds),
             }
         )
@@ -307,15 +339,20 @@ def _method(
     }
 
 
+def _bound(result: MethodResult) -> float | None:
+    """The bound on the advantage of (a); None where none is proved."""
+    return None if result.certificate is None else result.certificate.advantage
+
+
 def _against(result: MethodResult, comparison: Comparison, columns: Sequence[_Column]) -> str:
     """Which of this method and its nearest counterpart of another family is better in what, said both ways."""
     first = columns[0]
     here = first.value(result)
-    private = result.certificate is not None
+    bounded = _bound(result) is not None
     others = [
         (abs(there - here), other)
         for other in comparison.results
-        if (other.certificate is not None) != private
+        if (_bound(other) is not None) != bounded
         and here is not None
         and (there := first.value(other)) is not None
     ]
@@ -326,8 +363,7 @@ def _against(result: MethodResult, comparison: Comparison, columns: Sequence[_Co
     worse: list[str] = []
     for column in columns[1:]:
         mine, theirs = column.value(result), column.value(other)
-        # Less than a tenth apart is called neither.
-        if mine is None or theirs is None or abs(mine - theirs) <= 0.1 * max(abs(mine), abs(theirs), 0.01):
+        if mine is None or theirs is None or not column.is_apart(result, other):
             continue
         (better if mine < theirs else worse).append(
             f"{column.less} ({column.text(mine)} against {column.text(theirs)})"

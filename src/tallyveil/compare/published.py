@@ -100,15 +100,16 @@ class Certificate:
 
     Attributes:
         advantage: The most by which knowing everybody else and the answers raises the chance of telling two records
-            apart, as two times accuracy minus one; rounded up.
+            apart, as two times accuracy minus one; rounded up. None where the bound is not about a record that changes
+            its value.
         power: The most by which a record that is there is noticed where at most `FALSE_ALARMS` of those that are not
-            are taken for it; rounded up.
+            are taken for it; rounded up. None in the same case.
         epsilon: At the delta of the release, rounded up, with both numbers in words.
         invariants: What is published exactly, outside the bound.
     """
 
-    advantage: float
-    power: float
+    advantage: float | None
+    power: float | None
     epsilon: str
     invariants: tuple[str, ...]
 

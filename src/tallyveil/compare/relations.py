@@ -4,7 +4,7 @@ All published counts are put into one long vector. A line says that one of its n
 hidden counts with known limits, interval arithmetic along the lines narrows the limits until nothing changes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -45,15 +45,10 @@ class Lines:
 
     def narrowed(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Limits of all counts after interval arithmetic; the arguments are not changed."""
-        low, high = low.copy(), high.copy()
-        for _ in range(ROUNDS):
-            before = low.sum(), high.sum()
-            self._round(low, high)
-            if (low.sum(), high.sum()) == before:
-                break
-        return low, high
+        return _narrowed(lambda: (self,), low, high)
 
-    def _round(self, low: Floats, high: Floats) -> None:
+    def narrow(self, low: Floats, high: Floats) -> None:
+        """Narrow limits once along each line, in place."""
         sums_low = np.bincount(self.line, low[self.parts], self.n_lines)
         sums_high = np.bincount(self.line, high[self.parts], self.n_lines)
         np.maximum.at(low, self.wholes, sums_low)
@@ -65,6 +60,18 @@ class Lines:
         least = low[self.wholes][self.line] - others_high
         np.minimum.at(high, self.parts, most)
         np.maximum.at(low, self.parts, least)
+
+
+def _narrowed(blocks: Callable[[], Iterable[Lines]], low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Limits after interval arithmetic along all lines, block after block, until nothing changes."""
+    low, high = low.copy(), high.copy()
+    for _ in range(ROUNDS):
+        before = low.sum(), high.sum()
+        for lines in blocks():
+            lines.narrow(low, high)
+        if (low.sum(), high.sum()) == before:
+            break
+    return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,33 +98,20 @@ class TableCells:
         sizes = [self.shared.truth[name].size for name in self.names]
         return dict(zip(self.names, np.concatenate([[0], np.cumsum(sizes)[:-1]]).tolist(), strict=True))
 
-    @cached_property
-    def n_counts(self) -> int:
-        """Number of all counts."""
-        return sum(self.shared.truth[name].size for name in self.names)
-
     def numbers(self, name: TableName) -> Integers:
         """Numbers of the counts of a table, in its shape."""
         shape = self.shared.truth[name].shape
         return np.asarray(self.offsets[name] + np.arange(shape[0] * shape[1]).reshape(shape))
 
-    @cached_property
-    def lines(self) -> Lines:
-        """All lines."""
-        wholes, parts, line = [], [], []
-        n_lines = 0
-        for whole, part, of in self._blocks():
-            wholes.append(whole)
-            parts.append(part)
-            line.append(of + n_lines)
-            n_lines += whole.size
-        empty = [np.zeros(0, dtype=np.int64)]
-        return Lines(
-            np.concatenate(wholes or empty), np.concatenate(parts or empty), np.concatenate(line or empty)
-        )
+    def narrowed(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Limits of all counts after interval arithmetic along all lines; the arguments are not changed."""
+        return _narrowed(self.blocks, low, high)
 
-    def _blocks(self) -> Iterator[tuple[Integers, Integers, Integers]]:
-        """Wholes, parts and the line of each part, for each kind of line."""
+    def blocks(self) -> Iterator[Lines]:
+        """All lines, those of one kind together.
+
+        They are made anew each time: of a State of 421,545 blocks all lines at once would take 1 GiB and more.
+        """
         shared = self.shared
         for level in range(1, shared.n_geolevels):
             yield from self._sums(
@@ -130,14 +124,14 @@ class TableCells:
                 whole, part = (self.numbers((areas.name, query.name)) for query in (coarse, fine))
                 used = np.flatnonzero(answers >= 0)
                 rows = np.arange(areas.n_areas)[:, None] * coarse.size
-                yield whole.ravel(), part[:, used].ravel(), (rows + answers[used][None, :]).ravel()
+                yield Lines(whole.ravel(), part[:, used].ravel(), (rows + answers[used][None, :]).ravel())
 
-    def _sums(self, above: str, here: str, place: Integers) -> Iterator[tuple[Integers, Integers, Integers]]:
+    def _sums(self, above: str, here: str, place: Integers) -> Iterator[Lines]:
         inside = np.flatnonzero(place >= 0)
         for query in self.shared.queries:
             whole, part = self.numbers((above, query.name)), self.numbers((here, query.name))
             line = place[inside][:, None] * query.size + np.arange(query.size)[None, :]
-            yield whole.ravel(), part[inside].ravel(), line.ravel()
+            yield Lines(whole.ravel(), part[inside].ravel(), line.ravel())
 
 
 def nested(queries: Sequence[QueryGroup]) -> Iterator[tuple[QueryGroup, QueryGroup, Integers]]:

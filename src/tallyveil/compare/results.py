@@ -78,6 +78,7 @@ class Attacked:
         right: Whether each claim is right; None without the true records.
         there: Whether what each claim takes for granted is true; None without the true records.
         findings: Of the attacks of a comparison; none without the true records.
+        power: By attack, its headline on exact tables and on a release with an epsilon of 1000.
         refused: Attacks that were too weak to be shown, each with a sentence.
         notes: What a reader must know.
         certificate: What is proved; None where nothing is.
@@ -91,6 +92,7 @@ class Attacked:
     right: Bools | None
     there: Bools | None
     findings: tuple[Finding, ...]
+    power: Mapping[str, Sequence[float | None]]
     refused: dict[str, str]
     notes: tuple[str, ...]
     certificate: Certificate | None

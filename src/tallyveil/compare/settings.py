@@ -1,15 +1,17 @@
 """The files of `tallyveil compare` and `tallyveil attack`: inputs, methods, and what attackers want to know."""
 
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from tallyveil.compare.inputs import UnitColumns
+from tallyveil.compare.inputs import EntitiesTable, UnitColumns
 from tallyveil.compare.methods.cell_key import CellKey
 from tallyveil.compare.methods.coarsening import Coarsening
 from tallyveil.compare.methods.controlled_rounding import ControlledRounding
 from tallyveil.compare.methods.elsewhere import PublishedCounts, ReleaseFolder
 from tallyveil.compare.methods.exact import Exact
+from tallyveil.compare.methods.permutation_swapping import PermutationSwapping
 from tallyveil.compare.methods.rounding import RandomRounding, Rounding
 from tallyveil.compare.methods.safetab import SafeTab
 from tallyveil.compare.methods.sampling import Sampling
@@ -29,6 +31,7 @@ AnyMethod = Annotated[
     | Coarsening
     | ControlledRounding
     | Exact
+    | PermutationSwapping
     | PublishedCounts
     | RandomRounding
     | ReleaseFolder
@@ -41,15 +44,6 @@ AnyMethod = Annotated[
     Field(discriminator="kind"),
 ]
 """One of the methods, by its `kind`."""
-
-
-class EntitiesTable(Table):
-    """[entities]: areas off the spine that tables are published for."""
-
-    path: InputPath = Field(
-        description="Table with a column geocode and one for each family (Parquet or CSV)."
-    )
-    families: list[Name] = Field(min_length=1, max_length=8, description="Columns that name the entities.")
 
 
 class AttacksTable(Table):
@@ -85,6 +79,13 @@ class AttackFile(Table):
         description="What the office says that it did; without it a table is taken at face value.",
     )
 
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """Files and folders that the file names."""
+        entities = () if self.entities is None else (self.entities.path,)
+        release = () if self.release is None else (self.release,)
+        return (self.published, *release, *entities, *(() if self.method is None else self.method.inputs))
+
 
 class CompareFile(Table):
     """The whole file."""
@@ -119,6 +120,13 @@ class CompareFile(Table):
     )
     attacks: AttacksTable
     methods: list[AnyMethod] = Field(min_length=1, max_length=MOST_METHODS)
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """Files and folders that the file names."""
+        entities = () if self.entities is None else (self.entities.path,)
+        later = () if self.later is None else (self.later,)
+        return (self.release, *later, *entities, *(path for method in self.methods for path in method.inputs))
 
     @property
     def units(self) -> UnitColumns:

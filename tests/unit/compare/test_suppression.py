@@ -85,10 +85,10 @@ def test_limits_hold_the_truth_and_meet_only_at_it():
     shared = small_input(60)
     cells = TableCells(shared)
     true = np.concatenate([shared.truth[name].ravel() for name in cells.names]).astype(float)
-    lines = cells.lines
-    assert np.array_equal(np.bincount(lines.line, true[lines.parts], lines.n_lines), true[lines.wholes])
+    for lines in cells.blocks():
+        assert np.array_equal(np.bincount(lines.line, true[lines.parts], lines.n_lines), true[lines.wholes])
     hidden = np.random.default_rng(1).random(true.size) < 0.3
-    low, high = lines.narrowed(np.where(hidden, 0, true), np.where(hidden, 1e15, true))
+    low, high = cells.narrowed(np.where(hidden, 0, true), np.where(hidden, 1e15, true))
     assert (low <= true).all()
     assert (high >= true).all()
 

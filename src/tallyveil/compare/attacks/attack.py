@@ -151,11 +151,11 @@ class Targets:
         weights = np.where(self.possible[classes], self.background[geounits, classes], 0.0)
         weights[np.arange(levels.size), levels] = 0
         # Who could have no other record is not asked about.
-        asked = weights.sum(axis=1) > 0
+        eligible = weights.sum(axis=1) > 0
         person, geounits, cells, classes, levels = (
-            values[asked] for values in (person, geounits, cells, classes, levels)
+            values[eligible] for values in (person, geounits, cells, classes, levels)
         )
-        weights = weights[asked]
+        weights = weights[eligible]
         drawn = generator.random(levels.size) * weights.sum(axis=1)
         # Rounding may put a draw past the last sum.
         other = (np.cumsum(weights, axis=1) <= drawn[:, None]).sum(axis=1)
@@ -187,6 +187,8 @@ class Targets:
         moved = np.flatnonzero(~self.pairs.kept)
         np.subtract.at(counts, (self.pairs.geounits[moved], self.pairs.cells[moved]), 1)
         np.add.at(counts, (self.pairs.geounits[moved], self.pairs.others[moved]), 1)
+        if self.shared.household is None and self.shared.contributor is None:
+            return replace(self.shared, counts=counts)
         # The people stand in the order of their cells, so those who changed cells change their places among the others.
         cells = np.repeat(np.arange(counts.size), self.shared.counts.ravel())
         cells[self.pairs.numbers[moved]] = (
@@ -201,8 +203,14 @@ class Targets:
 
     def prepare(self) -> None:
         """Compute what is kept of the input, before several threads ask for it."""
-        for kept in (self.shared.truth, self.tossed.truth, self.by_class, self.background, self.kinds_around):
-            assert kept is not None
+        for value in (
+            self.shared.truth,
+            self.tossed.truth,
+            self.by_class,
+            self.background,
+            self.kinds_around,
+        ):
+            assert value is not None
 
     def half(self, number: int) -> Integers:
         """Which of so many people tune the attack (0) and which judge it (1)."""

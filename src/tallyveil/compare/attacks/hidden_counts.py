@@ -46,8 +46,7 @@ class HiddenCounts(Attack):
         query = shared.queries[-1].name
         first = np.unique(shared.parents(shared.n_geolevels - 1), return_index=True)[1]
         hidden[shared.finest.name, query][first, 0] = True
-        found = self._recovered(targets, hidden, 0)
-        return self.headline_of(found)
+        return self.headline_of(self._recovered(targets, hidden, 0))
 
     def _recovered(self, targets: Targets, hidden: dict[TableName, Bools], least: int) -> list[Finding]:
         shared = targets.shared
@@ -88,7 +87,7 @@ def limits_of(
     cells = TableCells(shared)
     flags = np.concatenate([hidden[name].ravel() for name in cells.names])
     counts = np.concatenate([shown[name].ravel() for name in cells.names])
-    low, high = cells.lines.narrowed(
+    low, high = cells.narrowed(
         np.where(flags, float(least), counts), np.where(flags, NO_LIMIT, counts.astype(np.float64))
     )
     return flags, low, high

@@ -38,7 +38,8 @@ class KnowsOthers(Attack):
     prior: ClassVar[str] = "an even chance"
     bounded: ClassVar[str] = (
         "TopDown, SafeTab and sampling: an advantage that no attacker exceeds, for the worst pair of records. Others: "
-        "none is known for all tables together; cell keys and random rounding state that of one count."
+        "none is known for all tables together; cell keys and random rounding state that of one count. The bound of "
+        "permutation swapping is about who lives where, and not about a record that changes its value."
     )
     headline: ClassVar[str] = "advantage"
     must: ClassVar[float] = 0.99

@@ -69,34 +69,34 @@ class Membership(Attack):
         """As in `Attack`."""
         if tossed is None:
             return []
-        asked = np.flatnonzero(targets.pairs.rare)
+        people = np.flatnonzero(targets.pairs.rare)
         detailed = targets.tossed.detailed
-        if asked.size < FEWEST or detailed is None:
-            return [Finding(self.name, self.headline, None, None, None, int(asked.size), 0.0)]
+        if people.size < FEWEST or detailed is None:
+            return [Finding(self.name, self.headline, None, None, None, int(people.size), 0.0)]
         findings = self._judged(
-            targets, asked, tossed, "from the tables", _of_tables(targets, asked, published.law, tossed)
+            targets, people, tossed, "from the tables", _of_tables(targets, people, published.law, tossed)
         )
         noisy = tossed.noisy_cells(targets.shared)
         if noisy is not None:
             pairs = targets.pairs
-            values = noisy[0][pairs.geounits[asked], pairs.cells[asked]][:, None]
-            variance = np.maximum(noisy[1][pairs.geounits[asked]], LEAST_VARIANCE)[:, None]
+            values = noisy[0][pairs.geounits[people], pairs.cells[people]][:, None]
+            variance = np.maximum(noisy[1][pairs.geounits[people]], LEAST_VARIANCE)[:, None]
 
             def of_noise(belief: tuple[float, float]) -> list[Floats]:
-                mean = _mean_others(targets, asked, tossed, detailed, targets.pairs.cells[asked])
+                mean = _mean_others(targets, people, tossed, detailed, targets.pairs.cells[people])
                 return [
                     presence_scores(
                         lambda counts: -((values - counts) ** 2) / (2 * variance), mean * belief[0], belief[1]
                     )
                 ]
 
-            findings += self._judged(targets, asked, tossed, "from the noisy answers", of_noise)
+            findings += self._judged(targets, people, tossed, "from the noisy answers", of_noise)
         return findings
 
     def _judged(
         self,
         targets: Targets,
-        asked: Integers,
+        people: Integers,
         tossed: Published,
         source: str,
         scores: Callable[[tuple[float, float]], list[Floats]],
@@ -105,15 +105,15 @@ class Membership(Attack):
 
         Args:
             targets: Who is attacked.
-            asked: Numbers of the people among the pairs.
+            people: Numbers of the people among the pairs.
             tossed: The publication that is attacked.
             source: In words.
             scores: Scores of all people by what is believed of the others: of the cells, and of a second table if any.
         """
-        present = targets.pairs.kept[asked]
-        halves = targets.half(asked.size)
+        present = targets.pairs.kept[people]
+        halves = targets.half(people.size)
         tuning, judging = halves == 0, halves == 1
-        best, most = np.zeros(asked.size), -1.0
+        best, most = np.zeros(people.size), -1.0
         for belief in OTHERS:
             parts = scores(belief)
             for weight in SECOND if len(parts) > 1 else SECOND[:1]:
@@ -162,20 +162,23 @@ class Membership(Attack):
 
 
 def _of_tables(
-    targets: Targets, asked: Integers, law: Law, tossed: Published
+    targets: Targets, people: Integers, law: Law, tossed: Published
 ) -> Callable[[tuple[float, float]], list[Floats]]:
     """Scores from the table of all cells and, where there is one, from that of the sensitive attribute alone."""
     shared, pairs = targets.tossed, targets.pairs
-    cells = pairs.cells[asked]
+    cells = pairs.cells[people]
     tables = [shared.detailed, group_query(shared, targets.sensitive)]
     prepared: list[tuple[Callable[[Integers], Floats], Floats]] = []
     for query in tables:
         if query is None:
             continue
         answers = query.answers_of(cells)
-        mean = _mean_others(targets, asked, tossed, query, cells)
+        mean = _mean_others(targets, people, tossed, query, cells)
         prepared.append(
-            (_likelihood(law, tossed, (shared.finest.name, query.name), pairs.geounits[asked], answers), mean)
+            (
+                _likelihood(law, tossed, (shared.finest.name, query.name), pairs.geounits[people], answers),
+                mean,
+            )
         )
     return lambda belief: [
         presence_scores(likelihood, mean * belief[0], belief[1]) for likelihood, mean in prepared
@@ -198,15 +201,15 @@ def _likelihood(
 
 
 def _mean_others(
-    targets: Targets, asked: Integers, tossed: Published, query: QueryGroup, cells: Integers
+    targets: Targets, people: Integers, tossed: Published, query: QueryGroup, cells: Integers
 ) -> Floats:
     """Expected others in an answer: people of the geounit times the share of the answer in the geounit above."""
     shared = targets.tossed
     above = shared.areas[max(shared.n_geolevels - 2, 0)]
-    geounits = targets.pairs.geounits[asked]
+    geounits = targets.pairs.geounits[people]
     around = np.maximum(tossed.tables[above.name, query.name].filled()[above.place[geounits]], 0)
     here = np.maximum(tossed.tables[shared.finest.name, query.name].filled()[geounits], 0).sum(axis=1)
-    count = around[np.arange(asked.size), query.answers_of(cells)]
+    count = around[np.arange(people.size), query.answers_of(cells)]
     # A hundredth of a person: a cell that is published empty above may still have somebody.
     return np.asarray(np.maximum(here, 1) * (count + 0.01) / (around.sum(axis=1) + 1))
 

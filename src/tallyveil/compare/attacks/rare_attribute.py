@@ -126,8 +126,8 @@ def posterior(around: Floats, here: Floats, evidence: Floats, weights: tuple[flo
         evidence: Of the person's own cells.
         weights: Of the evidence, and of the other people of the geounit.
     """
-    own, neighbours = weights
-    logs = (1 - neighbours) * np.log(around) + neighbours * np.log(here) + own * evidence
+    evident, neighbours = weights
+    logs = (1 - neighbours) * np.log(around) + neighbours * np.log(here) + evident * evidence
     logs -= logs.max(axis=1, keepdims=True)
     return shares_of(np.exp(logs))
 

@@ -76,6 +76,12 @@ class Method(Table):
         """
         return None
 
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """Files and folders that it reads beside the input."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        return tuple(value for value in values if isinstance(value, Path))
+
     def settings(self) -> dict[str, object]:
         """The settings as plain data, for the page and the files."""
         settings = {

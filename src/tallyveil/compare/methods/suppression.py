@@ -168,23 +168,23 @@ def _hide_beside(shared: SharedInput, hidden: dict[TableName, Bools]) -> bool:
         Whether anything was hidden.
     """
     cells = TableCells(shared, with_entities=False)
-    lines = cells.lines
     counts = np.concatenate([shared.truth[name].ravel() for name in cells.names])
     flags = np.concatenate([hidden[name].ravel() for name in cells.names])
-    low, high = lines.narrowed(np.where(flags, 1.0, counts), np.where(flags, NO_LIMIT, counts))
+    low, high = cells.narrowed(np.where(flags, 1.0, counts), np.where(flags, NO_LIMIT, counts))
     known = flags & (low == high)
-    member = np.concatenate([lines.parts, lines.wholes])
-    line = np.concatenate([lines.line, np.arange(lines.n_lines)])
-    touched = np.isin(line, np.unique(line[known[member]]))
-    # Only counts above zero that are shown can be hidden; the smallest of each line comes first.
-    able = touched & ~flags[member] & (counts[member] > 0)
-    order = np.lexsort((counts[member][able], line[able]))
-    first = np.unique(line[able][order], return_index=True)[1]
-    chosen = member[able][order][first]
+    further = np.zeros_like(flags)
+    for lines in cells.blocks():
+        member = np.concatenate([lines.parts, lines.wholes])
+        line = np.concatenate([lines.line, np.arange(lines.n_lines)])
+        touched = np.isin(line, np.unique(line[known[member]]))
+        # Only counts above zero that are shown can be hidden; the smallest of each line comes first.
+        able = touched & ~flags[member] & (counts[member] > 0)
+        order = np.lexsort((counts[member][able], line[able]))
+        first = np.unique(line[able][order], return_index=True)[1]
+        further[member[able][order][first]] = True
     for name in cells.names:
-        numbers = cells.numbers(name)
-        hidden[name] |= np.isin(numbers, chosen)
-    return bool(chosen.size)
+        hidden[name] |= further[cells.numbers(name)]
+    return bool(further.any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,12 +5,18 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tallyveil.arrays import Bools, Floats, Integers
-from tallyveil.compare.inputs import Areas, SharedInput
+from tallyveil.arrays import Bools, Floats, IntegerRows, Integers
+from tallyveil.compare.inputs import SharedInput
+from tallyveil.compare.methods.households import (
+    EACH_A_HOUSEHOLD,
+    Households,
+    geolevel_of,
+    households_of,
+    what_stays,
+)
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import Published, PublishedTable, SummedQuestions, observed_law
 from tallyveil.declared import Exact, Name
-from tallyveil.errors import ConfigError
 
 
 class Swapping(Method):
@@ -52,80 +58,40 @@ class Swapping(Method):
         counts, moved = self.swapped(shared, generator)
         tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
         total = int(shared.counts.sum())
+        exact = what_stays(geolevel_of(shared, self.within, self.name), self.match)
         return Published(
             tables,
             observed_law(shared, tables),
             SummedQuestions(counts),
             notes=(
                 f"{moved:,} of {total:,} people changed places; households that found no partner stayed. "
-                + (
-                    "Each person is a household, because the records name none. "
-                    if shared.household is None
-                    else ""
-                )
-                + "The known guarantee of swapping (arXiv 2501.08449) is for its authors' permutation swapping, beside "
-                "all that stays exact; this method chooses households by their rarity, and the theorem does not speak "
-                f"of it. Exact here: tables of {self.within} and above.",
+                + (EACH_A_HOUSEHOLD if shared.household is None else "")
+                + f"Exact here: {'; '.join(exact)}.",
+                "The known guarantee of swapping (arXiv 2501.08449) is for permutation swapping, beside all that stays "
+                "exact. This method chooses households by their rarity and partners from elsewhere, and the theorem "
+                "does not speak of it.",
             ),
         )
 
-    def swapped(self, shared: SharedInput, generator: np.random.Generator) -> tuple[Integers, int]:
+    def swapped(self, shared: SharedInput, generator: np.random.Generator) -> tuple[IntegerRows, int]:
         """The counts after swapping, and the number of people who changed places.
 
         Raises:
             ConfigError: a geolevel or an attribute is not there.
         """
-        within, across = (self._place(shared, name) for name in (self.within, self.across))
-        geounits, cells, household = shared.people
-        first = _first_rows(household)
-        home, size = geounits[first], np.bincount(household)
-        kinds = self._kinds(shared, cells, household, size)
-        place, away = within.place[home], across.place[home]
-        weight = (1 / shared.counts[geounits, cells]) ** float(self.targeting)
-        rarity = np.maximum.reduceat(weight, first) if first.size else weight
+        within, across = (geolevel_of(shared, name, self.name) for name in (self.within, self.across))
+        households = households_of(shared, within, self.match)
+        homes, first = households.homes, households.first
+        rarity = (1 / shared.counts[households.geounits, households.cells]) ** float(self.targeting)
+        if shared.household is not None:
+            rarity = np.maximum.reduceat(rarity, first)
         chosen = _drawn(rarity, int(self.rate * first.size / 2), generator)
-        partner = _partners(np.stack([place, kinds]), away, chosen, generator)
+        partner = _partners(households, across.place[homes], chosen, generator)
         movers = np.flatnonzero(partner >= 0)
-        moved_home = home.copy()
-        moved_home[movers] = home[partner[movers]]
-        moved_home[partner[movers]] = home[movers]
-        counts = np.zeros_like(shared.counts)
-        np.add.at(counts, (moved_home[household], cells), 1)
-        return counts, int(size[movers].sum() + size[partner[movers]].sum())
-
-    def _place(self, shared: SharedInput, name: str) -> Areas:
-        for areas in shared.geolevels:
-            if areas.name == name:
-                return areas
-        raise ConfigError(
-            f"the method '{self.name}' names the geolevel '{name}', wanted one of "
-            f"{', '.join(areas.name for areas in shared.geolevels)}. Correct within or across.",
-            code="unknown-geolevel",
-        )
-
-    def _kinds(self, shared: SharedInput, cells: Integers, household: Integers, size: Integers) -> Integers:
-        """A number for each household that is the same for those that may be partners."""
-        names = shared.schema.attribute_names
-        for name in self.match:
-            shared.schema.attribute(name)
-        axes = [names.index(name) for name in self.match]
-        codes = shared.schema.decode(cells)[:, axes]
-        shape = [shared.schema.shape[axis] for axis in axes]
-        person = np.ravel_multi_index(codes.T, shape) if axes else np.zeros(cells.size, dtype=np.int64)
-        # A household's kind is the multiset of its members' kinds: a random number for each, added up, names it. Two
-        # multisets have the same sum with a probability of 2^-64, and a false pair would only be a swap of unlikes.
-        number = np.random.Generator(np.random.Philox(key=0)).integers(
-            np.iinfo(np.uint64).max, size=int(np.prod(shape)) or 1, dtype=np.uint64
-        )
-        sums = np.zeros(size.size, dtype=np.uint64)
-        np.add.at(sums, household, number[person])
-        # Sizes need no place of their own: the sums of different numbers of random numbers differ as surely.
-        return np.asarray(np.unique(sums, return_inverse=True)[1]).ravel()
-
-
-def _first_rows(household: Integers) -> Integers:
-    """The first person of each household; people of one household stand together."""
-    return np.flatnonzero(np.diff(household, prepend=-1))
+        moved_home = homes.copy()
+        moved_home[movers] = homes[partner[movers]]
+        moved_home[partner[movers]] = homes[movers]
+        return households.counts_at(moved_home)
 
 
 def _drawn(weight: Floats, number: int, generator: np.random.Generator) -> Bools:
@@ -139,15 +105,15 @@ def _drawn(weight: Floats, number: int, generator: np.random.Generator) -> Bools
     return chosen
 
 
-def _partners(strata: Integers, away: Integers, chosen: Bools, generator: np.random.Generator) -> Integers:
+def _partners(
+    households: Households, away: Integers, chosen: Bools, generator: np.random.Generator
+) -> Integers:
     """For each chosen household another of its stratum from elsewhere, or -1; no household has two partners."""
     partner = np.full(chosen.size, -1, dtype=np.int64)
     shuffled = generator.permutation(chosen.size)
     # Chosen ones and others of a stratum stand in random order; the n-th chosen one gets the n-th other.
-    order = shuffled[np.lexsort((~chosen[shuffled], *strata[:, shuffled]))]
-    starts = np.flatnonzero((np.diff(strata[:, order], axis=1, prepend=-1) != 0).any(axis=0))
-    for begin, end in zip(starts, np.append(starts[1:], order.size), strict=True):
-        rows = order[begin:end]
+    order = shuffled[np.lexsort((~chosen[shuffled], households.strata[shuffled]))]
+    for rows in households.groups(order):
         wanting, free = rows[chosen[rows]], rows[~chosen[rows]]
         number = min(wanting.size, free.size)
         if not number:

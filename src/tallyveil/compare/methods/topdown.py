@@ -84,8 +84,8 @@ class TopDown(Method):
         plan = replace(with_budget(office.plan, self.budget), records=records)
         # The text of the key names no budget: releases at different budgets have unrelated noise all the same, because
         # the key of a run is bound to its plan.
-        made = run_release(plan, root, test_key=insecure_key(f"compare {office.draws.text}"), workers=1)
-        return published_release(root, made.manifest, office.shared)
+        release = run_release(plan, root, test_key=insecure_key(f"compare {office.draws.text}"), workers=1)
+        return published_release(root, release.manifest, office.shared)
 
 
 def published_release(
@@ -118,7 +118,10 @@ def published_release(
     tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
     noisy: tuple[NoisyAnswers, ...] = ()
     if plan.measurements == "full":
-        noisy = _noisy(plan, shared, spine, StoredMeasurements(root, spine, read_shares(root, spine)))
+        shares = read_shares(root, spine)
+        # With the digests: a file of noisy answers that was changed is refused, not attacked.
+        stored = StoredMeasurements(root, spine, shares, manifest.digests)
+        noisy = _noisy(plan, shared, spine, stored)
     return Published(
         tables,
         observed_law(shared, tables),

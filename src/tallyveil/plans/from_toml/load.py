@@ -231,12 +231,21 @@ def _explain(item: Any, model: type[BaseModel], shown: Callable[[object], str]) 
         return f"unknown key; {hint}Known keys here: {', '.join(known)}."
     if kind == "missing":
         return "is required and absent."
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _explain_kind(item["ctx"], shown)
     if kind == "value_error":
         return str(item["ctx"]["error"])
     if kind in NO_TABLE:
         return f"Input should be a table (got {shown(item['input'])})."
     said = item["msg"].replace("a valid tuple", "a valid list").replace("Tuple should", "List should")
     return f"{said} (got {shown(item['input'])})."
+
+
+def _explain_kind(context: Mapping[str, Any], shown: Callable[[object], str]) -> str:
+    """What is wrong with the key that says which of several tables this is."""
+    if "tag" not in context:
+        return f"the key {context['discriminator']} is required and absent."
+    return f"{context['discriminator']} should be {context['expected_tags']} (got {shown(context['tag'])})."
 
 
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
