@@ -15,6 +15,10 @@ from tallyveil.kernels.posterior.moves import State, add_or_remove, shift_betwee
 SIBLINGS: Final = 3
 """Pairings of the blocks of a family in a sweep: most of what is unknown is which of these blocks a person lives in."""
 
+RARE: Final = 0.004
+"""Share of all people below which a cell is rare. Few pairs of blocks have people of such cells, so that they cost
+little and, with the moves of all others, change slowly."""
+
 
 @dataclass(slots=True, eq=False)
 class Chain:
@@ -69,13 +73,19 @@ class Chain:
         n_rows = len(problem.tree.ancestor)
         coarser = [2, *([3 + self.sweep % (n_rows - 3)] if n_rows > 3 else [])]
         attributes = list(_attributes(self.problem))
+        cells = np.arange(problem.steps.group.shape[1])
         for row in [1] * SIBLINGS + coarser:
-            shift_between_blocks(rng, problem, prior, state, row, 1, 1)
+            shift_between_blocks(rng, problem, prior, state, row, cells, (1, 1))
+        # Rare by the parameters, which moves leave as they are, and not by the counts.
+        rare = cells[np.prod(self.parameters.shares[-1][0, problem.steps.group], axis=0) < RARE]
+        for row in range(3, n_rows):
+            if row not in coarser:
+                shift_between_blocks(rng, problem, prior, state, row, rare, (1, 1))
         if self.problem.is_limited:
             # Limits may leave a block with cells that its siblings do not have: people then change both at once.
             changed = attributes[self.sweep % len(attributes)]
             for row in [1, *coarser]:
-                shift_between_blocks(rng, problem, prior, state, row, *changed)
+                shift_between_blocks(rng, problem, prior, state, row, cells, changed)
         for stride, size in attributes:
             shift_between_cells(rng, problem, prior, state, stride, size)
         add_or_remove(rng, problem, prior, state)

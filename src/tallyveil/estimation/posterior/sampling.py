@@ -52,9 +52,12 @@ THROWN: Final = 4
 """One part of so many is thrown away. With the common parameters held, the slowest quantity forgets where it was in
 about 20 sweeps."""
 ROWS: Final = 16
-"""Moments of a segment at which parameters and coarse counts are kept, 240 of each half of a chain. The largest
+"""Moments of a first segment at which parameters and coarse counts are kept, 240 of each half of a chain. The largest
 R-hat of some thousand quantities of independent draws is then about 1.007; with half as many moments it would be above
 1.01."""
+MOST_ROWS: Final = 2 * ROWS
+"""Moments that are kept of longer segments. What is watched differs from sweep to sweep: of a mean over every other
+sweep alone, the variance would be a sixth larger, and so would be what R-hat is above 1."""
 FIRST_SWEEPS: Final = FIRST_SEGMENTS * ROWS
 """Sweeps before the chains are compared for the first time."""
 LONGEST: Final = 16 * SEGMENTS * ROWS
@@ -105,7 +108,7 @@ class _Segment:
     """What is remembered of some consecutive sweeps of one chain.
 
     Attributes:
-        series: Watched quantities at ROWS moments, evenly spaced; shape (ROWS, quantities), float32.
+        series: Watched quantities at up to MOST_ROWS moments, evenly spaced; shape (moments, quantities), float32.
         sums: Sum over the sweeps of the total of each block; shape (blocks,).
         squares: Sum of its square.
         family_sums: Sum of the watched counts of each family; shape (families, columns).
@@ -200,7 +203,7 @@ class _Watched:
             of_families = np.add.reduceat(counts, families, axis=0)
             family_sums += of_families
             family_squares += of_families.astype(np.float64) ** 2
-            if sweep % (sweeps // ROWS) == 0:
+            if sweep % max(1, sweeps // MOST_ROWS) == 0:
                 row = np.concatenate([_summaries(self.chain), *_coarse(problem, of_families)])
                 series.append(row.astype(np.float32))
         self.segments.append(
@@ -234,8 +237,7 @@ class _Watched:
         pairs = zip(self.segments[::2], self.segments[1::2], strict=True)
         self.segments = [
             _Segment(
-                # Every other moment: the series would else grow with the sweeps.
-                np.concatenate([first.series, second.series])[1::2],
+                _thinned(np.concatenate([first.series, second.series])),
                 first.sums + second.sums,
                 first.squares + second.squares,
                 first.family_sums + second.family_sums,
@@ -375,6 +377,11 @@ def _far(problem: PosteriorProblem, key: int, number: int, counts: Int32s, commo
     chain = Chain.begin(problem, key, number, away.counts())
     chain.parameters, chain.is_held = away.parameters, True
     return chain
+
+
+def _thinned(series: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Every other moment if there are more than MOST_ROWS: series would else grow with the sweeps."""
+    return series[1::2] if len(series) > MOST_ROWS else series
 
 
 def _columns(problem: PosteriorProblem) -> int:

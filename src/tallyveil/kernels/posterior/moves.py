@@ -574,7 +574,13 @@ def _reflected(c: int, stride: int, size: int, turn: int) -> int:
 
 @njit(nogil=True, cache=True)
 def shift_between_blocks(
-    rng: Any, problem: Problem, prior: Prior, state: State, geolevel: int, stride: int, size: int
+    rng: Any,
+    problem: Problem,
+    prior: Prior,
+    state: State,
+    geolevel: int,
+    cells: Integers,
+    attribute: tuple[int, int],
 ) -> None:
     """Pair the blocks of each geounit of a geolevel, and shift persons between the two of a pair.
 
@@ -582,13 +588,14 @@ def shift_between_blocks(
         rng: Generator.
         problem, prior, state: The law and the state.
         geolevel: Row of `Tree.ancestor`.
-        stride, size: As for `shift_between_cells`: a person changes the level of this attribute and the block at once.
-            With a size of 1 a person keeps the cell.
+        cells: Cells of the first place.
+        attribute: Stride and size, as for `shift_between_cells`: a person changes the level of this attribute and the
+            block at once. With a size of 1 a person keeps the cell.
     """
     problem, prior, state = _views(problem, prior, state)
     tree, steps = problem.tree, problem.steps
+    stride, size = attribute
     begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
-    n_cells = steps.group.shape[1]
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
     for u in range(begin.size - 1):
         first, n = begin[u], begin[u + 1] - begin[u]
@@ -599,7 +606,7 @@ def shift_between_blocks(
             if i >= j or (state.people[first + i, 0] == 0 and state.people[first + j, 0] == 0):
                 continue
             b, b2 = first + i, first + j
-            for c in range(n_cells):
+            for c in cells:
                 c2 = _reflected(c, stride, size, turn_of_level)
                 if size > 1 and c2 == c:
                     continue

@@ -8,11 +8,11 @@ question are made of finest geounits, so every area must be made of whole geouni
 such a geounit are then placed in its first finest geounit, which changes no sum.
 
 Rules. Intervals from draws are given for counts, whose coverage was measured on real counts, and for shares, deviations
-and quantiles, whose coverage was not measured. Indices add up how the shares of many areas differ, and with them the
-small errors that the model makes in all areas alike: of 30 indices of the counties of Rhode Island, intervals of 95 %
-held 17. So indices are refused. Draws of single finest geounits follow mostly from how the model says that they
-resemble each other. From experimental draws, every number but the number of people is refused for an area that is only
-a part of a geounit of the geolevel above.
+and quantiles, of which shares and quantiles of areas were measured on made-up states. Indices add up how the shares of
+many areas differ, and with them the small errors that the model makes in all areas alike: of 30 indices of the counties
+of Rhode Island, intervals of 95 % held 17. So indices are refused. Draws of single finest geounits follow mostly from
+how the model says that they resemble each other. From experimental draws, every number but the number of people is
+refused for an area that is only a part of a geounit of the geolevel above.
 """
 
 from collections.abc import Iterator
