@@ -504,7 +504,9 @@ class TestAgreeing:
         (read,) = made.releases["homes"].manifest.body["agreement"]
         assert read["run"] == made.releases["persons"].manifest.run
         assert [one["reads"] for one in made.content["releases"]] == [[], ["persons"]]
-        assert "homes reads published counts of earlier ones." in text_of(made.path / "report.html")
+        assert "Published counts of earlier releases are read by: homes." in text_of(
+            made.path / "report.html"
+        )
 
     def test_another_release_in_the_place_of_the_earlier_one_is_named(self, agreeing, tmp_path):
         shutil.copytree(agreeing / "R", tmp_path / "R")

@@ -33,6 +33,7 @@ WITHOUT_DATA = (
     "figure-2",
     "variances",
     "fan-out",
+    "groups",
     "theorem-2",
     "remark-1",
     "remark-2",
