@@ -22,7 +22,11 @@ def households_of(persons: pl.LazyFrame, rules: Households, geocode: str) -> pl.
         rules: How households follow from them.
         geocode: Column of the geocode.
     """
-    identity = pl.col(rules.id).cast(pl.String)
+    identity = pl.col(rules.id)
+    if persons.collect_schema()[rules.id].is_float():
+        # As text, a number that is none would make one household of all persons without a number.
+        identity = identity.fill_nan(None)
+    identity = identity.cast(pl.String)
     place = pl.col(geocode)
     attributes = [
         # A place that is missing stays missing, so that it is noted as it is for every record.

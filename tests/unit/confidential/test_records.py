@@ -20,6 +20,7 @@ from tallyveil.errors import (
     TallyveilError,
 )
 from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.plans.inputs import Households, MemberNumber
 from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
 from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.query_group import Factor
@@ -492,3 +493,16 @@ def test_no_records_have_no_units(tmp_path):
     path = write(tmp_path, house=["a"] * 4)
     pl.read_parquet(path).clear().write_parquet(path)
     assert units_of(path).units.size == 0
+
+
+def test_a_number_that_is_none_is_no_household(tmp_path):
+    path = tmp_path / "records.parquet"
+    pl.DataFrame({"geocode": ["A1", "A1", "A2", "B1"], "home": [1.0, 1.0, float("nan"), None]}).write_parquet(
+        path
+    )
+    schema = Schema("homes", (Attribute("size", ("1", "2+")),))
+    histogram = read_records(
+        path, geocode="geocode", count=None, columns={"size": "size"}, schema=schema, spine=SPINE,
+        household=Households(id="home", number=(("size", MemberNumber()),)),
+    )  # fmt: skip
+    assert histogram.total == 1
