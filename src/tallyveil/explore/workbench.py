@@ -363,7 +363,7 @@ def _words(plan: ReleasePlan, language: Language) -> JsonObject:
 
 
 # Version of what the page reads.
-FORMAT: Final = 1
+FORMAT: Final = 2
 PAGES: Final = {"index.html": Path("app", "workbench", "index.html")}
 
 

@@ -8,7 +8,7 @@ import { chosenLanguage, languageSwitch } from "../parts/language-switch.js";
 import { themeSwitch } from "../parts/theme.js";
 import { Bench } from "./bench.js";
 
-const FORMAT = 1;
+const FORMAT = 2;
 
 /** A link within the page moves there and leaves the address, which holds the state. */
 function stayInAddress() {
