@@ -48,11 +48,20 @@ function tableElement(question, help) {
         ...question.columns.map((column) => element("th", { scope: "col" }, column.label)))),
       element("tbody", {}, ...question.rows.map(([row, words]) => element("tr", {}, element("th", { scope: "row" }, words),
         ...question.columns.map((column) => element("td", { "data-label": column.label },
-          control(column, question.value?.[row]?.[column.name] ?? "", {
+          control(column, cellIn(question.value, row, column.name), {
             id: `${question.name}-${row}-${column.name}`, "data-table": question.name, "data-row": row, "data-column": column.name,
             "aria-label": `${words}: ${column.label}`,
           }, () => {})))))))),
     ...question.columns.filter((column) => column.help).map((column) => element("p", { class: "help" }, `${column.label}: ${column.help}`)));
+}
+
+/**
+ * @param {Record<string, Record<string, string>>} table
+ * @param {string} row  any name, also one that objects have of themselves, such as constructor
+ * @param {string} column
+ */
+function cellIn(table, row, column) {
+  return Object.hasOwn(table, row) && Object.hasOwn(table[row], column) ? table[row][column] : "";
 }
 
 /**
@@ -63,7 +72,9 @@ function tableElement(question, help) {
  */
 function control(question, value, attributes, lookAgain) {
   if (question.kind === "choice") {
-    const select = element("select", attributes, ...question.choices.map(([key, words]) => element("option", { value: key, selected: key === value }, words)));
+    // An answer whose file cannot be read at the moment stays, as its choices come back with the file.
+    const choices = question.choices.some(([key]) => key === value) ? question.choices : [...question.choices, [value, value]];
+    const select = element("select", attributes, ...choices.map(([key, words]) => element("option", { value: key, selected: key === value }, words)));
     select.value = value;
     return select;
   }
@@ -110,7 +121,7 @@ export function answersIn(form, questions) {
  */
 function tableAnswers(form, name) {
   /** @type {Record<string, Record<string, string>>} */
-  const table = {};
+  const table = Object.create(null); // a row may be called __proto__
   for (const cell of form.querySelectorAll("[data-table]")) {
     const { table: of, row, column } = /** @type {HTMLElement} */ (cell).dataset;
     if (of === name && row !== undefined && column !== undefined) {

@@ -60,7 +60,9 @@ async function keep() {
   if (!place || fields.length === 0 || extra.choices) return; // the slider keeps its own answer
   let answers = answersIn(place, fields);
   for (;;) {
-    await ask({ ask: "take", step: name, answers });
+    const answer = await ask({ ask: "take", step: name, answers });
+    const refused = [...answer.problems, ...answer.errors];
+    if (refused.length) throw new Error(refused.join(" ")); // what is typed stays in the form
     const later = answersIn(place, fields);
     if (JSON.stringify(later) === JSON.stringify(answers)) return;
     answers = later;
@@ -149,8 +151,7 @@ function show(complain = false, besides = { problems: [], errors: [] }) {
 
 /** @param {string} factor */
 async function chosen(factor) {
-  await ask({ ask: "take", step: "budget", answers: { factor } });
-  show();
+  show(false, await ask({ ask: "take", step: "budget", answers: { factor } }));
   byId("errors").focus();
 }
 
