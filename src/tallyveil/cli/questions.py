@@ -1,5 +1,6 @@
 """The steps of the desk as questions at the terminal, for `tallyveil init`."""
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +23,19 @@ def spoken_language(environment: Mapping[str, str]) -> "Language":
     from tallyveil.words.language import language_of
 
     named = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-    return language_of(next(filter(None, named), "").partition("_")[0])
+    return language_of(re.split("[_.@]", next(filter(None, named), ""))[0])
 
 
 def ask_steps(draft: "Draft") -> None:
     """Ask every step until nothing is wrong in it, and write the release file. Every answer is kept in the folder.
 
     Raises:
-        TallyveilError: the folder cannot be written to, or the release file is there already.
+        TallyveilError: the folder cannot be written to, the release file is there already, or a step cannot be done
+            before another one is corrected.
     """
     from tallyveil.desk.draft import TITLES
     from tallyveil.desk.questions import step_of
+    from tallyveil.desk.steps import AnswerError
 
     language = draft.language
     say(
@@ -55,6 +58,14 @@ def ask_steps(draft: "Draft") -> None:
                 say(sentence, err=True)
             if step.is_done:
                 break
+            if not any(
+                item.rows if item.kind == "table" else item.choices or item.kind == "text"
+                for item in step.fields
+            ):
+                raise AnswerError(
+                    language.say("Correct the step that this names: the same command asks again."),
+                    code="bad-argument",
+                )
     path = draft.write()
     for sentence in step_of(draft, "file").shown:
         say(sentence)
@@ -86,9 +97,14 @@ def _single(question: "Field", label: str, value: str, language: "Language") -> 
             say(f"  {number}  {words}", err=True)
     by_number = {str(number): key for number, (key, _) in enumerate(question.choices, start=1)}
     text = _typed(label, value)
+    if question.name == "languages":
+        by_words = {words.casefold(): key for key, words in question.choices}
+        parts = [part.strip() for part in re.split("[,;]", text)]
+        return ", ".join(by_number.get(part, by_words.get(part.casefold(), part)) for part in parts if part)
     if question.kind == "text":
         return by_number.get(text, text)
-    while text not in by_number and text not in dict(question.choices):
+    # An answer whose file cannot be read at the moment stays, as its choices come back with the file.
+    while text not in by_number and text not in dict(question.choices) and text != value:
         say(language.say("Give a number from 1 to {number}.", number=len(by_number)), err=True)
         text = _typed(label, value)
     return by_number.get(text, text)
@@ -108,8 +124,10 @@ def _several(question: "Field", language: "Language") -> list[str]:
         say(f"  {number}  {words}", err=True)
     keys = [key for key, _ in question.choices]
     before = ",".join(str(keys.index(key) + 1) for key in question.value if key in keys)
-    text = _typed(language.say("{question}: numbers, with commas between", question=question.label), before)
-    numbers = [part.strip() for part in text.split(",")]
+    label = language.say("{question}: numbers, with commas between", question=question.label)
+    known = {str(number) for number in range(1, len(keys) + 1)}
+    while not (numbers := {part.strip() for part in _typed(label, before).split(",")} - {""}) <= known:
+        say(language.say("Give a number from 1 to {number}.", number=len(keys)), err=True)
     return [key for number, key in enumerate(keys, start=1) if str(number) in numbers]
 
 
@@ -126,9 +144,9 @@ def _table(question: "Field", language: "Language") -> dict[str, dict[str, str]]
             cells[column.name] = _single(
                 column, f"{words}: {column.label}", before.get(row, {}).get(column.name, ""), language
             )
-            if not cells[column.name] and column.name == "name":
+            if question.name == "above" and not cells["name"]:
                 break
         table[row] = cells
-        if "name" in cells and not cells["name"]:
+        if question.name == "above" and not cells["name"]:
             break
     return table

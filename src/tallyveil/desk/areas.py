@@ -5,7 +5,7 @@ gazetteer, in which larger areas have rows of their own. The desk writes the are
 codes for each geolevel, so that a release file needs no rule.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 import polars as pl
 
 from tallyveil.geography.areas import NAME_IN
-from tallyveil.storage.read import TextForm, collect, scan_table
+from tallyveil.storage.read import TextForm, collect, require_levels, scan_table
 from tallyveil.words.language import Language
 
 EVERYTHING: Final = "everything"
@@ -110,11 +110,13 @@ class AreasRead:
         codes: A column of codes for each geolevel, named by it, and `ROW`.
         names: Columns `geolevel`, `geocode`, `name` and names in languages; None without names.
         problems: What is wrong with the table, in the language of the desk.
+        notes: What may be wrong with it.
     """
 
     codes: pl.DataFrame
     names: pl.DataFrame | None
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def read_areas(asked: AreasAsked, language: Language) -> AreasRead:
@@ -122,13 +124,16 @@ def read_areas(asked: AreasAsked, language: Language) -> AreasRead:
 
     Raises:
         ConfigError: a column is missing or occurs twice.
+        SchemaError: a column holds lists, structures or bytes.
         StoreError: the table cannot be read.
     """
     parents = [level.source.removeprefix(COLUMN) for level in asked.above if level.source.startswith(COLUMN)]
     wanted = list(dict.fromkeys([asked.code, *(column for _, column in asked.names), *parents]))
-    table = collect(scan_table(asked.path, wanted, "areas", form=asked.form), asked.path, "areas")
+    frame = scan_table(asked.path, wanted, "areas", form=asked.form)
+    require_levels(frame, wanted, asked.path, "areas")
+    table = collect(frame, asked.path, "areas")
     table = table.select(pl.all().cast(pl.String).str.strip_chars()).with_row_index(ROW, offset=FIRST_ROW)
-    problems = _Problems(asked, language)
+    problems = _Problems(asked, language, table[asked.code])
     if asked.lists_all:
         # A code that stands twice would have two rows to look its parent up in.
         problems.of_list(table)
@@ -144,7 +149,8 @@ def read_areas(asked: AreasAsked, language: Language) -> AreasRead:
         above = [level.name for level in asked.above if asked.lists_all and level.source != EVERYTHING]
         levels = (*above, asked.finest)
         names = pl.concat(_names(table, codes[level].unique(), level, asked) for level in levels)
-    return AreasRead(codes, names, tuple(problems.said[:MOST_PROBLEMS]))
+    notes = () if asked.lists_all or problems.said else tuple(_notes(table, asked, language))
+    return AreasRead(codes, names, tuple(problems.said[:MOST_PROBLEMS]), notes)
 
 
 def _source(source: str, code: pl.Expr) -> pl.Expr:
@@ -155,6 +161,23 @@ def _source(source: str, code: pl.Expr) -> pl.Expr:
     if source.startswith(WITHOUT_LAST):
         return code.str.head(-int(source.removeprefix(WITHOUT_LAST)))
     return pl.col(source.removeprefix(COLUMN))
+
+
+def _notes(table: pl.DataFrame, asked: AreasAsked, language: Language) -> Iterator[str]:
+    """What to ask where larger areas seem to stand among the smallest ones.
+
+    It is a question, because codes of two kinds of areas may be alike: both may be numbers from 1.
+    """
+    for level in asked.above:
+        if level.source.startswith(COLUMN):
+            parents = table.filter(pl.col(level.source.removeprefix(COLUMN)) != pl.col(asked.code))
+            if parents[level.source.removeprefix(COLUMN)].is_in(table[asked.code].implode()).any():
+                yield language.say(
+                    "Some codes of {level} are codes of rows of {file}, too. If larger areas have rows of their own, "
+                    "say so for its rows.",
+                    level=level.name,
+                    file=asked.path.name,
+                )
 
 
 def _climbed(table: pl.DataFrame, asked: AreasAsked) -> pl.DataFrame:
@@ -173,7 +196,8 @@ def _climbed(table: pl.DataFrame, asked: AreasAsked) -> pl.DataFrame:
             codes = codes.join(up, on=below, how="left", maintain_order="left")
         else:
             codes = codes.with_columns(_source(level.source, pl.col(asked.finest)).alias(level.name))
-        below = level.name
+        # The whole of the country has no row to look anything up in.
+        below = below if level.source == EVERYTHING else level.name
     return codes.select(*asked.levels, ROW)
 
 
@@ -192,8 +216,9 @@ def _names(table: pl.DataFrame, codes: pl.Series, level: str, asked: AreasAsked)
 class _Problems:
     """What is wrong with a table of areas, each with its row and with what to do."""
 
-    def __init__(self, asked: AreasAsked, language: Language) -> None:
+    def __init__(self, asked: AreasAsked, language: Language, rows: pl.Series) -> None:
         self._asked, self._language, self._file = asked, language, asked.path.name
+        self._rows = rows
         self.said: list[str] = []
 
     def of_list(self, rows: pl.DataFrame) -> None:
@@ -218,10 +243,14 @@ class _Problems:
                 )
             )
             return
+        if self._asked.lists_all:
+            self._of_two_kinds(codes)
+        if self.said:
+            return
         for level in levels:
             self._lacking(codes, level)
-        if self._asked.lists_all:
-            self._childless(codes)
+        if self._asked.lists_all and not self.said:
+            self._without_row(codes)
         if self.said:
             return
         self._twice(codes, self._asked.finest)
@@ -252,19 +281,47 @@ class _Problems:
             for row in empty[ROW]
         ]
 
-    def _childless(self, codes: pl.DataFrame) -> None:
-        """Larger areas without a smaller one, which would be taken for smallest areas."""
-        parent, finest = self._asked.levels[-2:]
+    def _of_two_kinds(self, codes: pl.DataFrame) -> None:
+        """Areas that are at two geolevels, because larger areas are lacking, have none in them, or go round."""
+        sources = {level.name: level.source for level in self._asked.above}
+        kinds = pl.concat(
+            codes.select(pl.lit(level).alias("kind"), pl.col(level).alias("code"), ROW)
+            for level in self._asked.levels
+            if sources.get(level) != EVERYTHING
+        )
+        several = (
+            kinds.filter(pl.col("code") != "")
+            .group_by("code", maintain_order=True)
+            .agg(pl.col("kind").unique(maintain_order=True), pl.col(ROW).last())
+            .filter(pl.col("kind").list.len() > 1)
+        )
         self.said += [
             self._language.say(
-                "Row {row} of {file} is a larger area without any {level} in it. Add its smaller areas, or take the "
-                "row out.",
+                "Row {row} of {file} needs one area to be both a {parent} and a {level}. Correct what is above it, or "
+                "take the row out.",
                 row=row,
                 file=self._file,
-                level=finest,
+                parent=levels[0],
+                level=levels[-1],
             )
-            for row in codes.filter(pl.col(parent) == pl.col(finest))[ROW]
+            for levels, row in several.select("kind", ROW).iter_rows()
         ]
+
+    def _without_row(self, codes: pl.DataFrame) -> None:
+        """Larger areas that a column names, and that have no row of their own."""
+        for level in self._asked.above:
+            if not level.source.startswith(COLUMN):
+                continue
+            unknown = codes.filter(~pl.col(level.name).is_in(self._rows.implode()))
+            self.said += [
+                self._language.say(
+                    "Row {row} of {file} is in a {level} that has no row. Add a row for it, or correct its code.",
+                    row=row,
+                    file=self._file,
+                    level=level.name,
+                )
+                for row in unknown.unique(level.name, keep="first", maintain_order=True)[ROW]
+            ]
 
     def _in_two(self, codes: pl.DataFrame, parent: str, level: str) -> None:
         parents = pl.col(parent)

@@ -11,6 +11,7 @@ from tallyveil.accounting.numbers import claim_text
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.budget.optimal.aims import Aims, Goal, Target, VarianceModel
 from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import BudgetError
 from tallyveil.plans.guess import guess_of_event
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.optimal_shares import optimal_shares
@@ -20,6 +21,9 @@ QUANTILE: Final = Fraction(float(ndtri(0.975)))
 LEAST_SHARE: Final = Fraction(1, 200)
 """Least part of the budget for a query at a geolevel, so that a table that nobody needs exactly is not useless. A tenth
 of it makes such a table three times as inexact, and twice as much costs those who need tables exactly."""
+LEAST_WITHIN: Final = Fraction(1, 10)
+"""Least distance from a count that can be wished for. Noise below it would nearly always be 0, and no sampler draws
+it."""
 MOST_KEPT: Final = Fraction(1, 4)
 """Most of the budget that these least parts may take together."""
 FACTORS: Final = tuple(map(Fraction, ("1/2", "3/5", "3/4", "1", "5/4", "3/2", "2", "3")))
@@ -87,8 +91,19 @@ def scaled(strategy: Strategy, factor: Fraction) -> Strategy:
 
 
 def choices_of(plan: ReleasePlan, strategy: Strategy) -> tuple[Choice, ...]:
-    """What budgets around the smallest one mean for one person."""
-    return tuple(_choice(plan, strategy, factor) for factor in FACTORS)
+    """What budgets around the smallest one mean for one person, as far as there can be such budgets.
+
+    Raises:
+        BudgetError: there can be no budget such as the smallest one itself.
+    """
+    choices = []
+    for factor in FACTORS:
+        try:
+            choices.append(_choice(plan, strategy, factor))
+        except BudgetError:
+            if factor == 1:
+                raise
+    return tuple(choices)
 
 
 def _choice(plan: ReleasePlan, strategy: Strategy, factor: Fraction) -> Choice:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tallyveil.budget.strategy import Strategy
 from tallyveil.desk.areas import (
+    COLUMN,
     EVERYTHING,
     AreasAsked,
     AreasRead,
@@ -27,8 +28,18 @@ from tallyveil.desk.areas import (
     column_of,
     name_columns,
     read_areas,
+    sources_of,
 )
-from tallyveil.desk.budget import FACTORS, Choice, Wish, choices_of, costs_of, scaled, smallest_strategy
+from tallyveil.desk.budget import (
+    FACTORS,
+    LEAST_WITHIN,
+    Choice,
+    Wish,
+    choices_of,
+    costs_of,
+    scaled,
+    smallest_strategy,
+)
 from tallyveil.desk.kept import held_folder, read_kept, refuse_answers, write_kept
 from tallyveil.desk.labels import (
     LabelRow,
@@ -39,7 +50,7 @@ from tallyveil.desk.labels import (
     require_labels,
     rows_of,
 )
-from tallyveil.desk.steps import AnswerError, Answers, UnsaidError, cell_of, text_of, texts_of
+from tallyveil.desk.steps import AnswerError, Answers, UnsaidError, cell_of, cells_of, text_of, texts_of
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.exact import fraction_of
 from tallyveil.plans.from_toml.first_file import (
@@ -54,12 +65,14 @@ from tallyveil.plans.from_toml.first_file import (
 from tallyveil.plans.from_toml.load import plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.inputs import read_spine
-from tallyveil.schema.attribute import ranges_of
+from tallyveil.schema.attribute import Attribute, ranges_of
+from tallyveil.schema.labels import is_language
+from tallyveil.schema.names import check_areas, check_name
 from tallyveil.schema.schema import Unit
 from tallyveil.storage.read import TEXT_SUFFIXES, TextForm
 from tallyveil.storage.text_forms import TableShape, shape_of
 from tallyveil.storage.write import file_digest, write_text
-from tallyveil.words.language import ENGLISH, Language, phrase
+from tallyveil.words.language import ENGLISH, Figure, Language, phrase
 
 AREAS_FILE: Final = "desk-areas.csv"
 NAMES_FILE: Final = "desk-names.csv"
@@ -97,6 +110,8 @@ NEIGHBOURS: Final = {
     "unbounded": phrase("whether anybody’s record is among the records at all"),
 }
 """What is protected, in words, by the relation of the release file."""
+_MERGED: Final = {"meaning": "columns", "words": "labels", "exactness": "within"}
+"""Tables of steps whose rows or columns depend on other answers."""
 PERSON: Final = (phrase("person"), phrase("people"))
 """What one record stands for until somebody says otherwise, and several of them."""
 
@@ -157,22 +172,33 @@ class Draft:
             # How another file is written must be found anew.
             for key in ("delimiter", "encoding", "decimal"):
                 said.pop(key, None)
+        if name in _MERGED:
+            # A table has the rows and languages of the moment; other cells stay, and come back with these.
+            table = _MERGED[name]
+            before, now = cells_of(self.of(name), table), cells_of(said, table)
+            said[table] = {
+                row: {**before.get(row, {}), **now.get(row, {})} for row in dict.fromkeys((*before, *now))
+            }
         if name == "meaning" and said.get("codebook") != self.of(name).get("codebook"):
             # What another codebook has is suggested anew, unless somebody has said what it means.
+            coded = self._coded_before()
             said["columns"] = {
-                column: cells
-                for column, cells in _mapping(said.get("columns")).items()
-                if isinstance(cells, Mapping) and cells.get("levels")
-            }
-        if name == "words":
-            # The table has the languages of the moment; labels of others stay, and come back with their language.
-            before, now = _mapping(self.of(name).get("labels")), _mapping(said.get("labels"))
-            said["labels"] = {
-                row: {**_mapping(before.get(row)), **_mapping(now.get(row))}
-                for row in dict.fromkeys((*before, *now))
+                column: {
+                    key: text
+                    for key, text in cells.items()
+                    if key != "kind" or cells.get("levels") or text != self._suggested_kind(column, coded)
+                }
+                for column, cells in said["columns"].items()
             }
         self.answers[name] = said
         write_kept(self.folder, self.answers, self.written)
+
+    def _coded_before(self) -> dict[str, FirstAttribute]:
+        """The codebook of the answers so far; empty if it cannot be read, as nothing was suggested from it then."""
+        try:
+            return self.codebook()
+        except TallyveilError:
+            return {}
 
     def of(self, name: str) -> Answers:
         """The answers of a step."""
@@ -240,7 +266,7 @@ class Draft:
         """What is said of the areas.
 
         Raises:
-            ConfigError: something is not said, or is wrong.
+            ConfigError, SchemaError: something is not said, or is wrong.
             StoreError: the table cannot be read.
         """
         said, say = self.of("areas"), self.language.say
@@ -265,10 +291,25 @@ class Draft:
         )
         if not above:
             above = (LevelAbove("All", EVERYTHING),)
-        names = [level.name for level in above] + [text_of(said, "finest")]
+        names = [*(level.name for level in above), text_of(said, "finest")]
         if not all(names) or len(set(names)) < len(names):
             raise AnswerError(say("Give every kind of area a name of its own."), code="bad-argument")
         shape = self.shape_of(path, "areas")
+        sources = dict(sources_of(shape.columns, self.language))
+        for level in above:
+            if level.source not in sources:
+                raise AnswerError(
+                    say("{name}: choose where the codes of these areas come from.", name=level.name),
+                    code="bad-argument",
+                )
+        check_areas(names)
+        columns = [text_of(said, "code"), text_of(said, "name"), *(level.source for level in above)]
+        for name in (*names, *(column.removeprefix(COLUMN) for column in columns)):
+            if name == "*" or (name.startswith("^") and name.endswith("$")):
+                raise AnswerError(
+                    say("“{name}” cannot be the name of a column or of areas. Rename it.", name=name),
+                    code="bad-argument",
+                )
         return AreasAsked(
             path,
             shape.form,
@@ -286,7 +327,11 @@ class Draft:
             ConfigError, StoreError: as `areas_asked` and `read_areas`, or a file of the desk cannot be written.
         """
         asked = self.areas_asked()
-        areas = read_areas(asked, self.language)
+        state = asked.path.stat()
+        said = (asked, state.st_mtime_ns, state.st_size, self.language.tag)
+        areas: AreasRead = self._remembered(
+            "content of the areas", said, lambda: read_areas(asked, self.language)
+        )
         if not areas.problems:
             codes, names = area_files(areas, asked, text_of(self.of("areas"), "area"))
             self._write(AREAS_FILE, codes.write_csv())
@@ -335,6 +380,8 @@ class Draft:
             if gap:
                 levels = levels if gap in levels else (*levels, gap)
                 missing.append((name, gap))
+            # What a plan would refuse is said here.
+            Attribute(name, levels)
             attributes.append(FirstAttribute(name, levels, kind == RANGES))
         if not attributes:
             raise UnsaidError(say("Say of at least one column what its values mean."), code="bad-argument")
@@ -344,11 +391,13 @@ class Draft:
         """Whether a column is released by levels, by ranges of its numbers, or not at all."""
         if name in (text_of(self.of("areas"), "area"), self.count_column()):
             return LEFT_OUT
-        # What the codebook has is meant to be released, until somebody says otherwise.
-        suggested = (
-            LEFT_OUT if name not in coded else RANGES if _are_ranges(coded[name], self.shape()) else BY_LEVELS
-        )
-        return cell_of(self.of("meaning"), "columns", name, "kind", suggested)
+        return cell_of(self.of("meaning"), "columns", name, "kind") or self._suggested_kind(name, coded)
+
+    def _suggested_kind(self, name: str, coded: Mapping[str, FirstAttribute]) -> str:
+        """What the codebook has is meant to be released, until somebody says otherwise."""
+        if name not in coded:
+            return LEFT_OUT
+        return RANGES if _are_ranges(coded[name], self.shape()) else BY_LEVELS
 
     def _levels_of(self, name: str, kind: str, coded: Mapping[str, FirstAttribute]) -> tuple[str, ...]:
         say, text = self.language.say, cell_of(self.of("meaning"), "columns", name, "levels")
@@ -377,6 +426,25 @@ class Draft:
         """What the release is called."""
         records = Path(text_of(self.of("records"), "file"))
         return text_of(self.of("words"), "title") or records.stem or "release"
+
+    def require_words(self) -> None:
+        """Refuse words that a plan would refuse.
+
+        Raises:
+            ConfigError, SchemaError: the title is no name, the unit no noun, or a language has no such tag.
+        """
+        check_name(self.title(), "release")
+        Unit(*self.unit())
+        for tag in self.languages():
+            if not is_language(tag):
+                raise AnswerError(
+                    self.language.say(
+                        "“{tag}” is no tag of a language. Wanted two or three small letters, such as de, and after "
+                        "them at most a country, such as fr-CA.",
+                        tag=tag[:40],
+                    ),
+                    code="bad-argument",
+                )
 
     def unit(self) -> tuple[str, str]:
         """What one record stands for, and several of them, as the release file names them."""
@@ -473,7 +541,7 @@ class Draft:
                     yield table, level
 
     def wishes(self) -> tuple[Wish, ...]:
-        """How exact tables must be; raises ConfigError if a number is none, or nothing is wished for."""
+        """How exact tables must be; raises ConfigError if a number is none or too small, or nothing is wished for."""
         said, say, wishes = self.of("exactness"), self.language.say, []
         for table, level in self.wishes_asked():
             text = cell_of(said, "within", table, level)
@@ -487,6 +555,19 @@ class Draft:
                         table=table,
                         geolevel=level,
                         text=text[:40],
+                    ),
+                    code="bad-argument",
+                )
+            if within < LEAST_WITHIN:
+                raise AnswerError(
+                    say(
+                        "{table}, {geolevel}: “{text}” leaves no room for noise. Give at least {least} ({units}), or "
+                        "leave it empty.",
+                        table=table,
+                        geolevel=level,
+                        text=text[:40],
+                        least=Figure(f"{float(LEAST_WITHIN):g}"),
+                        units=self.unit_words().many,
                     ),
                     code="bad-argument",
                 )
@@ -544,7 +625,8 @@ class Draft:
     def _to_divide(self) -> ReleasePlan:
         """A plan that measures every table at every geolevel, and all cells, with equal shares."""
         plan = self._planned()
-        queries = tuple(dict.fromkeys([*self.tables(), "detailed"]))
+        # With one attribute, its table has all cells.
+        queries = tuple(dict.fromkeys([*self.tables(), self.tables_offered()[-1]]))
         exact, shares = self._known_totals(), []
         for level in plan.geolevels:
             # Measuring what is published exactly would buy nothing.
@@ -559,6 +641,9 @@ class Draft:
         Raises:
             TallyveilError: something is not said, or is wrong, or a wish cannot be met.
         """
+        # The desk's own file of the areas must be that of the answers.
+        if problems := self.areas().problems:
+            raise AnswerError(problems[0], code="bad-argument")
         text = self.release()
         wishes = self.wishes()
         areas = self.path(AREAS_FILE).stat()
@@ -584,10 +669,14 @@ class Draft:
         return next((factor for factor in FACTORS if str(factor) == text), Fraction(1))
 
     def chosen(self) -> tuple[Strategy, Choice]:
-        """The budget that was chosen, and what it means; raises as `smallest`."""
+        """The budget that was chosen, and what it means; raises as `smallest`.
+
+        If there can be no such budget, it is the smallest one that meets all wishes.
+        """
         _, strategy, choices = self.smallest()
-        factor = self.chosen_factor()
-        return scaled(strategy, factor), next(choice for choice in choices if choice.factor == factor)
+        by_factor = {choice.factor: choice for choice in choices}
+        choice = by_factor.get(self.chosen_factor(), by_factor[Fraction(1)])
+        return scaled(strategy, choice.factor), choice
 
     def command(self) -> str:
         """The command that makes the release."""
@@ -640,8 +729,3 @@ def _are_ranges(attribute: FirstAttribute, shape: TableShape) -> bool:
 
 def _digest_of_text(text: str) -> str:
     return sha256(text.encode("utf-8")).hexdigest()
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    """An answer that should be a mapping; an empty one in the place of anything else."""
-    return value if isinstance(value, Mapping) else {}

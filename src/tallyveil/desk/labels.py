@@ -18,7 +18,7 @@ from tallyveil.plans.from_toml.first_file import FirstAttribute
 from tallyveil.printable import shown
 from tallyveil.schema.labels import read_labels, require_labels_fit
 from tallyveil.storage.json_files import toml_key
-from tallyveil.storage.read import TextForm, collect, scan_table
+from tallyveil.storage.read import TextForm, collect, require_levels, scan_table
 from tallyveil.words.language import Language
 
 LABEL: Final = "label"
@@ -110,7 +110,7 @@ def labels_in_codebook(
         form: How it is written.
         languages: The languages of the release, of which the first has the column `LABEL`.
     Raises:
-        ConfigError, StoreError: as `scan_table`.
+        ConfigError, SchemaError, StoreError: as `scan_table` and `require_levels`.
     """
     of_language = {f"{LABEL}:{language}": language for language in languages}
     if languages and f"{LABEL}:{languages[0]}" not in columns:
@@ -119,7 +119,9 @@ def labels_in_codebook(
     if not present:
         return {}
     wanted = ["attribute", "level", *present]
-    table = collect(scan_table(path, wanted, "codebook", form=form), path, "codebook").cast(pl.String)
+    frame = scan_table(path, wanted, "codebook", form=form)
+    require_levels(frame, wanted, path, "codebook")
+    table = collect(frame, path, "codebook").cast(pl.String)
     labels = {}
     for attribute, level, *words in table.select(wanted).iter_rows():
         key = LabelRow(("levels", attribute, level), level, "").key
@@ -150,7 +152,7 @@ def labels_of(
     # A noun is one thing with two rows: its forms.
     things: dict[tuple[str, ...], list[tuple[LabelRow, list[str]]]] = {}
     for row in rows:
-        texts = [cell_of(said, "labels", row.key, tag, coded.get((row.key, tag), "")) for tag in languages]
+        texts = [cell_of(said, "labels", row.key, tag) or coded.get((row.key, tag), "") for tag in languages]
         things.setdefault(row.path[:-1] if row.is_form else row.path, []).append((row, texts))
     for forms in things.values():
         if not any(text for _, texts in forms for text in texts):

@@ -1,6 +1,6 @@
 """The questions of the desk: the same steps on the page of `tallyveil desk` and at the terminal of `tallyveil init`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Final
 
@@ -21,11 +21,21 @@ from tallyveil.desk.draft import (
     TITLES,
     Draft,
 )
-from tallyveil.desk.labels import asked_of
-from tallyveil.desk.steps import Faults, Field, Step, UnsaidError, cell_of, plain, text_of, texts_of
+from tallyveil.desk.labels import LabelRow, asked_of
+from tallyveil.desk.steps import (
+    AnswerError,
+    Faults,
+    Field,
+    Step,
+    UnsaidError,
+    cell_of,
+    cells_of,
+    plain,
+    text_of,
+    texts_of,
+)
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.guess import guess_text, guess_words
-from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import TEXT_SUFFIXES, TextForm
 from tallyveil.storage.text_forms import TableShape
@@ -124,6 +134,7 @@ def _areas(draft: Draft) -> Step:
         if not areas.problems:
             counts = [(areas.codes[level].n_unique(), level) for level in draft.areas_asked().levels]
             shown = [f"{draft.language.figure(Figure(f'{count:,}'))} × {level}" for count, level in counts]
+            shown += areas.notes
     except TallyveilError as error:
         faults.note(error)
     none = (("", say("– (none)")),)
@@ -157,7 +168,7 @@ def _areas(draft: Draft) -> Step:
                       Field("source", say("Where their codes come from"), "choice",
                             choices=sources_of(of_file, draft.language)),
                   ),
-                  value=said.get("above", {})),
+                  value=cells_of(said, "above")),
         ),
         tuple(shown),
         **faults.of(),
@@ -167,14 +178,13 @@ def _areas(draft: Draft) -> Step:
 def _meaning(draft: Draft) -> Step:
     said, say, faults = draft.of("meaning"), draft.language.say, Faults()
     shown: list[str] = []
-    value: dict[str, dict[str, str]] = {}
+    value = cells_of(said, "columns")
     try:
         coded = draft.codebook()
         for name in draft.columns():
             value[name] = {
                 "kind": draft.kind_of(name, coded),
-                "levels": cell_of(said, "columns", name, "levels")
-                or ("; ".join(coded[name].levels) if name in coded else ""),
+                "levels": cell_of(said, "columns", name, "levels"),
                 "missing": cell_of(said, "columns", name, "missing"),
             }
         attributes, _ = draft.attributes()
@@ -226,19 +236,16 @@ def _words(draft: Draft) -> Step:
                        "a choice. Leave it empty if the names of the columns and their values are clear enough.")),
     ]  # fmt: skip
     try:
-        Unit(one, many)
+        draft.require_words()
         if languages := draft.languages():
             rows = asked_of(draft.label_rows(), draft.attributes()[0])
             coded = draft.coded_labels()
             value = {
-                row.key: {
-                    tag: cell_of(said, "labels", row.key, tag, coded.get((row.key, tag), ""))
-                    for tag in languages
-                }
-                for row in rows
+                row.key: {tag: cell_of(said, "labels", row.key, tag) for tag in languages} for row in rows
             }
+            questions = tuple((row.key, _with_label(row, languages, coded, draft.language)) for row in rows)
             fields.append(
-                Field("labels", say("What readers see"), "table", rows=tuple((row.key, row.question) for row in rows),
+                Field("labels", say("What readers see"), "table", rows=questions,
                       columns=tuple(Field(tag, language_name(tag)) for tag in languages), value=value,
                       help=say("What you leave empty is shown by its name. A codebook may have the labels of its "
                                "levels in a column label, or label:fr for French."))
@@ -253,6 +260,16 @@ def _words(draft: Draft) -> Step:
         tuple(fields),
         **faults.of(),
     )
+
+
+def _with_label(
+    row: LabelRow, languages: Sequence[str], coded: Mapping[tuple[str, str], str], language: Language
+) -> str:
+    """The question for a label, with what the codebook has for it."""
+    labels = [label for tag in languages if (label := coded.get((row.key, tag)))]
+    if not labels:
+        return row.question
+    return language.say("{question} (codebook: {labels})", question=row.question, labels=", ".join(labels))
 
 
 def _table_words(draft: Draft) -> dict[str, str]:
@@ -289,6 +306,11 @@ def _tables(draft: Draft) -> Step:
     try:
         words, levels = _table_words(draft), draft.areas_asked().levels
         ticked = draft.tables()
+        if not any(draft.wishes_asked()):
+            raise AnswerError(
+                say("All that is ticked is known already. Tick a further table, or fewer known totals."),
+                code="bad-argument",
+            )
     except TallyveilError as error:
         faults.note(error)
     exact = texts_of(draft.of("tables"), "exact")
@@ -336,7 +358,7 @@ def _exactness(draft: Draft) -> Step:
         (
             Field("within", say("At most so far from the true count ({units})", units=units), "table",
                   rows=tuple((table, words[table]) for table in tables),
-                  columns=tuple(Field(level, level) for level in levels), value=said.get("within", {})),
+                  columns=tuple(Field(level, level) for level in levels), value=cells_of(said, "within")),
         ),
         (),
         **faults.of(),
@@ -415,7 +437,7 @@ def _budget(draft: Draft) -> Step:
         (
             Field("factor", say("Errors, compared with your wishes"), "choice", choices=options,
                   value=str(draft.chosen_factor())),
-        ),
+        ) if options else (),
         tuple(shown),
         extra=extra,
         **faults.of(),

@@ -150,6 +150,16 @@ def cell_of(answers: Answers, name: str, row: str, column: str, default: str = "
     return value.strip() if isinstance(value, str) else default
 
 
+def cells_of(answers: Answers, name: str) -> dict[str, dict[str, str]]:
+    """The texts of a table, by row and column; what is no text in a table is left out."""
+    table = answers.get(name)
+    return {
+        row: {column: text for column, text in cells.items() if isinstance(text, str)}
+        for row, cells in (table.items() if isinstance(table, Mapping) else ())
+        if isinstance(cells, Mapping)
+    }
+
+
 def plain(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Choices whose words are the names themselves."""
     return tuple((name, name) for name in names)

@@ -125,9 +125,14 @@ NO_LABELS: Final = Labels()
 _LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?")
 
 
+def is_language(tag: str) -> bool:
+    """Whether a text is a tag of a language as a release writes it."""
+    return _LANGUAGE.fullmatch(tag) is not None
+
+
 def _by_language(labels: tuple[tuple[str, Labels], ...]) -> tuple[tuple[str, Labels], ...]:
     for language, _ in labels:
-        if not _LANGUAGE.fullmatch(language):
+        if not is_language(language):
             # The key is not shown: in a mapping from Python it may be data.
             raise ValueError(
                 "a key of this table is no tag of a language: wanted two or three small letters, such as de, and after "

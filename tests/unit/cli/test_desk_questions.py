@@ -8,6 +8,9 @@ from tests.registers import CANARY, write_register
 
 from tallyveil.cli import questions
 from tallyveil.desk.draft import Draft
+from tallyveil.desk.steps import Field
+from tallyveil.errors import BudgetError, TallyveilError
+from tallyveil.words.language import ENGLISH, TAGS, language_name
 
 ANSWERS = {
     "File of the records": "persons.csv",
@@ -69,11 +72,40 @@ def test_a_wrong_number_is_asked_again(typed, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "release.toml").is_file()
 
 
+def test_what_no_answer_mends_ends_the_questions(typed, tmp_path, monkeypatch):
+    """A step without questions, such as the budget of wishes that cannot be met, is not asked for ever."""
+    draft = Draft.opened(tmp_path)
+
+    def refused(_: Draft) -> None:
+        raise BudgetError("the wishes cannot be met. Wish for less.")
+
+    monkeypatch.setattr(Draft, "chosen", refused)
+    with pytest.raises(TallyveilError, match="Correct the step"):
+        questions.ask_steps(draft)
+
+
+def test_numbers_of_a_list_and_names_of_languages_are_understood(monkeypatch):
+    said = iter(["9", "1, x", "2,1"])
+    monkeypatch.setattr(typer, "prompt", lambda *_, **__: next(said))
+    several = Field("tables", "Tables", "several", choices=(("a", "A"), ("b", "B")), value=[])
+    assert questions._ask(several, ENGLISH) == ["a", "b"]
+    monkeypatch.setattr(typer, "prompt", lambda *_, **__: "2, Français; it")
+    languages = Field("languages", "", choices=tuple((tag, language_name(tag)) for tag in TAGS))
+    assert questions._ask(languages, ENGLISH) == "de, fr, it"
+
+
 def test_it_asks_in_the_language_of_the_terminal():
     said = [
         {"LANG": "de_CH.UTF-8"},
         {"LC_ALL": "fr_FR", "LANG": "de_DE"},
         {"LC_ALL": "", "LANG": "C.UTF-8"},
+        {"LANG": "de.UTF-8"},
         {},
     ]
-    assert [questions.spoken_language(variables).tag for variables in said] == ["de", "fr", "en", "en"]
+    assert [questions.spoken_language(variables).tag for variables in said] == [
+        "de",
+        "fr",
+        "en",
+        "de",
+        "en",
+    ]

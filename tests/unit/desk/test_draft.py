@@ -306,7 +306,8 @@ def test_labels_are_asked_for_in_each_language(folder: Path) -> None:
     step = step_of(draft, "words")
     assert step.is_done
     # The codebook says what levels are called, until somebody types something else.
-    assert step.fields[-1].value["levels.sex.m"] == {"de": "männlich", "fr": "masculin"}
+    assert step.fields[-1].value["levels.sex.m"] == {"de": "", "fr": ""}
+    assert "(codebook: männlich, masculin)" in dict(step.fields[-1].rows)["levels.sex.m"]
     labels = load_plan(draft.write()).labels_in("fr")
     assert (labels.title, labels.geolevel("Canton").other) == ("Population", "cantons")
     # What a language lacks is shown by its name.
@@ -321,7 +322,6 @@ def test_labels_are_asked_for_in_each_language(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("languages", "labels", "said"),
     [
-        ("Deutsch", {}, "no tag of a language"),
         ("de", {"title": {"de": "a" * 201}}, "at most 200 characters"),
         ("de", {"levels.sex.m": {"de": "w"}}, "could not tell them apart"),
         ("de", {"unit.one": {"de": "a/b"}, "unit.other": {"de": "c"}}, "within sentences"),
@@ -385,7 +385,7 @@ def test_areas_of_a_public_list_of_all_kinds(folder: Path, sources: tuple[str, s
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("22;Leer;;2\n", "Row 10 of list.csv is a larger area without any Municipality in it."),
+        ("22;Leer;;2\n", "Row 10 of list.csv needs one area to be both a District and a Municipality."),
         ("11;Ost;;1\n", "Rows 4 and 10 of list.csv have the same code."),
         (";Ost;;1\n", "Row 10 of list.csv has no code."),
     ],
@@ -395,3 +395,154 @@ def test_problems_of_a_list_of_all_kinds_name_their_row(folder: Path, row: str, 
     above = {"1": {"name": "Region", "source": "first:1"}, "2": {"name": "District", "source": "first:2"}}
     draft = taken(folder, areas={"file": "list.csv", "rows": "all", "above": above})
     assert step_of(draft, "areas").problems[0].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        # Two areas that are above each other.
+        (
+            "K1;K2\nK2;K1\nM1;K1\nM2;K2\n",
+            "Row 5 of list.csv needs one area to be both a Region and a District.",
+        ),
+        # A town that is as deep as a district.
+        (
+            "R;\nK1;R\nB1;K1\nM1;B1\nM2;K1\n",
+            "Row 6 of list.csv needs one area to be both a Region and a District.",
+        ),
+        # An empty district below a root that is above itself.
+        ("R;R\nK1;R\nK2;R\nM1;K1\n", "Row 4 of list.csv needs one area to be both a Region and a District."),
+        ("K1;R\nM1;K1\nM2;K1\n", "Row 3 of list.csv is in a Region that has no row."),
+    ],
+)
+def test_an_area_of_a_list_is_at_one_level(folder: Path, rows: str, said: str) -> None:
+    (folder / "list.csv").write_text(f"code;upper\n{rows}")
+    above = {
+        "1": {"name": "Region", "source": "column:upper"},
+        "2": {"name": "District", "source": "column:upper"},
+    }
+    draft = taken(folder, areas={"file": "list.csv", "rows": "all", "name": "", "above": above})
+    assert step_of(draft, "areas").problems[0].startswith(said)
+    with pytest.raises(TallyveilError, match=r"list\.csv"):
+        draft.smallest()
+
+
+def test_a_country_between_columns_has_no_row(folder: Path) -> None:
+    (folder / "list.csv").write_text("code;upper\nR;\nK1;R\nK2;R\nM1;K1\nM2;K2\n")
+    above = {
+        "1": {"name": "Region", "source": "column:upper"},
+        "2": {"name": "Country", "source": "everything"},
+        "3": {"name": "District", "source": "column:upper"},
+    }
+    draft = taken(folder, areas={"file": "list.csv", "rows": "all", "name": "", "above": above})
+    assert step_of(draft, "areas").shown == ("1 × Region", "1 × Country", "2 × District", "2 × Municipality")
+
+
+def test_a_release_may_have_one_attribute(folder: Path) -> None:
+    columns = {name: {"kind": "left out"} for name in ("age", "marital status")}
+    draft = taken(
+        folder,
+        meaning={"columns": columns},
+        tables={"tables": ["total", "sex"]},
+        exactness={"within": {"sex": {"Municipality": "10"}}},
+    )
+    assert step_of(draft, "budget").is_done
+
+
+def test_tables_that_need_no_noise_are_not_enough(folder: Path) -> None:
+    draft = taken(folder, tables={"tables": ["total"], "exact": ["Municipality"]})
+    assert "known already" in step_of(draft, "tables").problems[0]
+
+
+def test_a_name_that_is_mistyped_erases_nothing(folder: Path) -> None:
+    columns = {**ANSWERS["meaning"]["columns"], "sex": {"kind": "left out"}}
+    draft = taken(folder, meaning={"columns": columns})
+    before = step_of(draft, "meaning").fields[1].value
+    for codebook in ("none.csv", "codebook.csv"):
+        # As the page does it: what stands in the form is kept.
+        draft.take("meaning", {"codebook": codebook, "columns": step_of(draft, "meaning").fields[1].value})
+    assert step_of(draft, "meaning").fields[1].value == before
+    draft.take("exactness", {"within": {"total": {"Canton": ""}}})
+    assert step_of(draft, "exactness").fields[0].value["age"] == {"Municipality": "12,5"}
+
+
+@pytest.mark.parametrize(
+    "areas",
+    [
+        {"finest": "*"},
+        {"finest": "^a$"},
+        {"above": {"1": {"name": "Canton", "source": "first:abc"}}},
+        {"above": {"1": {"name": "Canton", "source": "bogus"}}},
+        {"file": "lists.parquet", "name": ""},
+    ],
+)
+def test_areas_that_no_table_could_have_are_named(folder: Path, areas: dict[str, Any]) -> None:
+    pl.DataFrame({"code": [[1]], "canton": [b"a"]}).write_parquet(folder / "lists.parquet")
+    step = step_of(taken(folder, areas=areas), "areas")
+    assert len([*step.problems, *step.errors]) == 1
+
+
+@pytest.mark.parametrize("above", ["x", {"1": "x"}, {"1": {"name": 5}}])
+def test_areas_above_that_are_no_table_are_none(folder: Path, above: Any) -> None:
+    draft = taken(folder)
+    draft.answers["areas"] = {**ANSWERS["areas"], "above": above}
+    step = step_of(draft, "areas")
+    assert step.is_done
+    assert step.fields[-1].value in ({}, {"1": {}})
+
+
+def test_a_budget_is_that_of_the_areas_of_the_answers(folder: Path) -> None:
+    draft = taken(folder)
+    (folder / AREAS_FILE).unlink()
+    draft.smallest()
+    assert (folder / AREAS_FILE).is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "said"),
+    [
+        ("areas", {"finest": "a/b"}, "slashes"),
+        ("areas", {"finest": "0"}, "looks like a number"),
+        ("areas", {"finest": "a" * 300}, "300 characters"),
+        ("words", {"title": "a/b"}, "slashes"),
+        ("words", {"languages": "DE"}, "“DE” is no tag of a language"),
+        ("words", {"languages": "Deutsch"}, "“Deutsch” is no tag of a language"),
+        ("meaning", {"columns": {"age": {"kind": "levels", "levels": "a * b"}}}, "joins the parts"),
+        ("exactness", {"within": {"total": {"Municipality": "1e-9"}}}, "at least 0.1 (people)"),
+    ],
+)
+def test_what_a_plan_would_refuse_is_named_where_it_is_typed(
+    folder: Path, name: str, answers: dict[str, Any], said: str
+) -> None:
+    step = step_of(taken(folder, **{name: answers}), name)
+    assert said in [*step.problems, *step.errors][0]
+
+
+def test_a_column_that_no_table_can_have_is_named_with_the_columns(folder: Path) -> None:
+    (folder / "plain.csv").write_text("area,count\n1,a\n")
+    draft = taken(
+        folder,
+        records={"file": "plain.csv"},
+        areas={"area": "area"},
+        meaning={"columns": {"count": {"kind": "levels", "levels": "a, b"}}},
+    )
+    assert "reserved" in step_of(draft, "meaning").errors[0]
+
+
+def test_a_list_read_as_the_smallest_areas_is_asked_about(folder: Path) -> None:
+    (folder / "list.csv").write_text("code;upper\nR;R\nM1;R\nM2;R\n")
+    above = {"1": {"name": "Region", "source": "column:upper"}}
+    draft = taken(folder, areas={"file": "list.csv", "name": "", "above": above})
+    assert "larger areas" in step_of(draft, "areas").shown[-1]
+    assert "larger areas" not in step_of(taken(folder), "areas").shown[-1]
+
+
+def test_budgets_that_there_cannot_be_are_not_offered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallyveil.desk.budget.FACTORS", (Fraction(1, 2), Fraction(1)))
+    # At half the errors, the noise of a table could no longer be drawn.
+    draft = taken(folder, exactness={"within": {"total": {"Municipality": "0.1"}, "age": {}}})
+    draft.take("budget", {"factor": "1/2"})
+    step = step_of(draft, "budget")
+    assert step.is_done
+    assert "1/2" not in dict(step.fields[0].choices)
+    assert draft.chosen()[1].factor == 1
