@@ -7,6 +7,7 @@ import shutil
 import polars as pl
 import pytest
 from tests.conftest import write_small_inputs
+from tests.system.test_release_spine import with_spine
 
 from tallyveil.compare.attack_job import attack
 from tallyveil.compare.job import harmless
@@ -29,6 +30,8 @@ tables = ["total", "age", "age*home"]
 sensitive = "age"
 people = 200
 """
+DRAWN = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
+DECLARED = ('mechanism = "discrete_gaussian"\nrho = "2"', 'mechanism = "discrete_gaussian"\nrho = "9/4"')
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +128,7 @@ def test_the_bound_is_about_a_record_that_changes_its_value(tmp_path):
 
 
 def test_counts_drawn_on_a_lattice_are_attacked_without_a_bound(tmp_path):
-    drawn = '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'
-    declared = ('mechanism = "discrete_gaussian"\nrho = "2"', 'mechanism = "discrete_gaussian"\nrho = "9/4"')
-    attacked = _attacked(tmp_path / "inputs", ("[[bounds]]", drawn), declared)
+    attacked = _attacked(tmp_path / "inputs", ("[[bounds]]", DRAWN), DECLARED)
     assert attacked.certificate is None
     assert "drawn on a lattice" in (tmp_path / "inputs" / "claims" / "attack.html").read_text()
 
@@ -143,8 +144,10 @@ def test_counts_drawn_on_a_lattice_are_attacked_without_a_bound(tmp_path):
             ('grown = "1/4"', 'grown = "1/500"'),
         ),
         (('neighbours = "bounded"', 'neighbours = "unbounded"'),),
+        # Where counts drawn on a lattice have nearly all of it.
+        (("[[bounds]]", DRAWN.replace("1/4", "2000")), (DECLARED[0], DECLARED[1].replace("9/4", "2002"))),
     ],
-    ids=["as it is", "one large share", "unbounded"],
+    ids=["as it is", "one large share", "unbounded", "on a lattice"],
 )
 def test_the_noise_of_the_control_can_be_drawn(tmp_path, changes):
     release = write_small_inputs(tmp_path)
@@ -155,12 +158,44 @@ def test_the_noise_of_the_control_can_be_drawn(tmp_path, changes):
     release.write_text(text)
     plan = load_plan(release)
     nearly = with_budget(plan, harmless(plan).budget)
-    least = min(
-        nearly.strategy.law(level, query).variance
+    laws = [
+        nearly.strategy.law(level, query)
         for level in nearly.geolevels
         for query in nearly.strategy.queries(level)
-    )
+    ]
+    laws += [item.law(nearly.mechanism, nearly.neighbours) for item in nearly.subspace]
+    least = min(law.variance for law in laws)
     assert SMALLEST_PARAMETER <= least < 20 * SMALLEST_PARAMETER
+
+
+def _without_bounds(folder):
+    (folder / "barracks.parquet").unlink()
+
+
+def _on_a_lattice(folder):
+    release = folder / "release.toml"
+    release.write_text(release.read_text().replace("[[bounds]]", DRAWN).replace(*DECLARED))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _without_bounds,
+        _on_a_lattice,
+        pytest.param(lambda folder: with_spine(folder / "release.toml"), marks=pytest.mark.nightly),
+    ],
+    ids=["bounds", "lattice", "spine"],
+)
+def test_the_control_is_released_whatever_the_release_file_has_besides(tmp_path, change):
+    """Once the records are declassified, nothing may stop: bounds that are gone, a lattice, entities of a spine."""
+    write_small_inputs(tmp_path)
+    _exact_table(tmp_path)
+    change(tmp_path)
+    (tmp_path / "attack.toml").write_text(ON_TABLE)
+    attacked = attack(
+        tmp_path / "attack.toml", tmp_path / "claims", tmp_path / "people.parquet", lambda _: None
+    )
+    assert attacked.power["records rebuilt"][1] > 0.8
 
 
 def test_with_the_records_the_release_says_that_somebody_looked(folder, command):

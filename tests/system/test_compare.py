@@ -17,6 +17,19 @@ from tallyveil.products.topdown.run.run import run_release
 
 FLAG = "--i-understand-this-is-not-private"
 
+CELL_KEYS = """
+kind = "cell_key"
+name = "cell keys"
+largest = 2
+variance = "1"
+"""
+SWAPPING = """
+kind = "permutation_swapping"
+name = "swapping"
+rate = "1/2"
+within = "Street"
+"""
+
 FILE = """
 release = "release.toml"
 key = "system test"
@@ -131,6 +144,8 @@ def test_nothing_is_written_to_what_a_method_reads(folder, command, out):
         (('kind = "cell_key"\n', ""), 2, "the key 'kind' is required"),
         (('name = "a release"', 'name = "TopDown"'), 2, "named twice"),
         (("largest = 2\n", ""), 2, "largest"),
+        ((CELL_KEYS, SWAPPING), 2, "'Street'"),
+        ((CELL_KEYS, SWAPPING.replace("Street", "Town") + 'match = ["height"]\n'), 3, "height"),
     ],
 )
 def test_a_wrong_file_is_refused_before_records_are_read(folder, command, change, code, words):

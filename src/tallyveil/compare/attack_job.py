@@ -7,7 +7,7 @@ the ledger gets its entry before a true count is compared: that of the release, 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -121,7 +121,12 @@ def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], 
             UNMARKED if sight.manifest is None else marks_of(sight.manifest),
         )
         if truth is not None:
-            attacked = _judged(attacked, sight, out, truth, progress)
+            # What a killed run left there: a release with a public key, and true counts beside.
+            remove(out / WORK)
+            try:
+                attacked = _judged(attacked, sight, out, truth, progress)
+            finally:
+                remove(out / WORK)
         _write(out, attacked)
         write_attack_page(out, attacked)
     return attacked
@@ -223,6 +228,10 @@ def _judged(
     attacked: Attacked, sight: _Sight, out: Path, truth: Path, progress: Callable[[str], None]
 ) -> Attacked:
     """The same with the true records: which claims are right, and what the attacks of a comparison find."""
+    # Whatever can be refused is refused before the records are read, which cannot be taken back.
+    plan = _plan_of_control(sight, out / WORK)
+    control = harmless(plan)
+    control.require_fit(sight.shared.geolevels, plan)
     progress("reading the records")
     shared = _true_input(sight, attacked.file, out, truth)
     answers = attacked.claims.answers
@@ -245,7 +254,10 @@ def _judged(
     # What finds nothing on exact tables needs a second publication, or questions.
     usable = [item for item in ATTACKS if best[item.name] is not None]
     progress("attacking a release with an epsilon of 1000")
-    nearly = _nearly_exactly(sight, targets, out / WORK)
+    office = Office(shared, plan, targets.sensitive, targets.draws, targets.draws, out / WORK)
+    nearly = control.publish(office)
+    if not sight.published.noisy:
+        nearly = replace(nearly, noisy=())
     power = {
         item.name: (best[item.name], item.power(targets, item.run(targets, nearly, None))) for item in usable
     }
@@ -285,30 +297,22 @@ def _exactly(shared: SharedInput, published: Published) -> Published:
     return Published(tables, ExactLaw(), None, noisy=tuple(noisy))
 
 
-def _nearly_exactly(sight: _Sight, targets: Targets, work: Path) -> Published:
-    """A release of the true counts with an epsilon of 1000, which every attack must succeed on as well.
+ALONE: Final[Mapping[str, Any]] = {"bounds": (), "agreement": (), "residents": ()}
+"""What the control has of public bounds and of counts that agree with other releases: none. They need files that may
+be gone, and the true counts may contradict them."""
+
+
+def _plan_of_control(sight: _Sight, work: Path) -> ReleasePlan:
+    """The plan of what is attacked as one that can be run on the true counts, without its other inputs.
+
+    The spine of a finished release is taken as it was published.
 
     Args:
-        sight: What is attacked: the release has its plan. Its noisy answers are published if those of it are.
-        targets: With the true counts.
-        work: A folder for the release; it is gone afterwards.
+        sight: What is attacked.
+        work: A folder for the geography of a finished release.
     """
-    # What a killed run left there: a release with a public key, and true counts beside.
-    remove(work)
-    try:
-        plan = sight.plan if isinstance(sight.plan, ReleasePlan) else _on_its_spine(sight, work)
-        office = Office(targets.shared, plan, targets.sensitive, targets.draws, targets.draws, work)
-        nearly = harmless(plan).publish(office)
-    finally:
-        remove(work)
-    return nearly if sight.published.noisy else replace(nearly, noisy=())
-
-
-def _on_its_spine(sight: _Sight, work: Path) -> ReleasePlan:
-    """The plan of a finished release as one that can be run again, without its other inputs.
-
-    Its spine is taken as it was published. Public bounds, and counts that agree with other releases, are left out.
-    """
+    if isinstance(sight.plan, ReleasePlan):
+        return replace(sight.plan, **ALONE)
     spine, finest = sight.spine, np.arange(sight.spine.n_geounits(sight.spine.finest))
     places = [spine.ancestors(level) for level in range(spine.finest)]
     columns = {
@@ -322,7 +326,7 @@ def _on_its_spine(sight: _Sight, work: Path) -> ReleasePlan:
         path=path, geocode=geocode, geolevels=sight.plan.geolevels, parent_columns=tuple(parents)
     )
     stated = {item.name: getattr(sight.plan, item.name) for item in fields(StatedPlan)}
-    alone = {"bounds": (), "agreement": (), "residents": (), "spine": None, "entities": None}
+    alone = {**ALONE, "spine": None, "entities": None}
     return ReleasePlan(**{**stated, **alone, "records": RecordsInput(path=path), "geography": geography})
 
 

@@ -41,6 +41,7 @@ from tallyveil.schema.schema import Schema
 from tallyveil.storage.outputs import own_folder, refuse_inputs, refuse_output_inside, remove
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import write_json
+from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.version import VERSION
 
 ATTACKS: Final[tuple[Attack, ...]] = (
@@ -137,6 +138,9 @@ def _compared(
     began = time.process_time()
     progress("reading the geography")
     spine, areas = read_areas(plan, file.entities)
+    control = harmless(plan)
+    for method in (control, *file.methods):
+        method.require_fit(areas[: spine.n_levels], plan)
     declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
     after: SharedInput | None = None
     with Ledger(out / LEDGER, declaration, "compare") as ledger:
@@ -153,7 +157,7 @@ def _compared(
     try:
         rooms = _Rooms(targets, plan, out / WORK, after)
         # One draw is enough to see whether an attack succeeds where it must.
-        controls = _results((Exact(name=EXACT), harmless(plan)), rooms, ATTACKS, 1, workers, progress)
+        controls = _results((Exact(name=EXACT), control), rooms, ATTACKS, 1, workers, progress)
         power = {
             attack.name: tuple(attack.power(targets, control.findings) for control in controls)
             for attack in ATTACKS
@@ -193,8 +197,11 @@ def harmless(plan: ReleasePlan) -> TopDown:
         for geolevel in plan.strategy.geolevels
         for query in plan.strategy.queries(geolevel)
     ]
-    # Both parameters of noise fall as the budget rises.
+    # Both parameters of noise fall as the budget rises, and so do those of noise on a lattice.
     least = min(law.variance if isinstance(law, DiscreteGaussian) else law.scale for law in laws)
+    for item in plan.subspace:
+        drawn = item.law(plan.mechanism, plan.neighbours)
+        least = min(least, drawn.variance if isinstance(drawn, GeneralisedGaussian) else 1 / drawn.epsilon)
     return TopDown(name=HARMLESS, budget=min(wanted, plan.spent * least / SMALLEST_PARAMETER))
 
 
@@ -325,8 +332,8 @@ def refused_attacks(power: Mapping[str, Sequence[float | None]]) -> dict[str, st
             )
         elif noisy is None or noisy < POWER_AT_1000 * best:
             refused[attack.name] = (
-                f"On a release with an epsilon of 1000 its {attack.headline} is {_number(noisy)}, wanted "
-                f"{POWER_AT_1000 * best:.2f} or more."
+                f"On a release with an epsilon of 1000, or with the largest that can be drawn, its {attack.headline} "
+                f"is {_number(noisy)}, wanted {POWER_AT_1000 * best:.2f} or more."
             )
     return refused
 

@@ -107,22 +107,22 @@ def _kinds_of_cells(shared: SharedInput, match: Sequence[str]) -> Words:
     )[alike]
 
 
-def geolevel_of(shared: SharedInput, name: str, method: str) -> Areas:
+def geolevel_of(geolevels: Sequence[Areas], name: str, method: str) -> Areas:
     """The geolevel that a setting of a method names.
 
     Args:
-        shared: The input.
+        geolevels: The geolevels of the input.
         name: Of the geolevel.
         method: Name of the method, for the error.
     Raises:
         ConfigError: the input has no such geolevel.
     """
-    for areas in shared.geolevels:
+    for areas in geolevels:
         if areas.name == name:
             return areas
     raise ConfigError(
         f"the method '{method}' names the geolevel '{name}', wanted one of "
-        f"{', '.join(areas.name for areas in shared.geolevels)}. Correct within or across.",
+        f"{', '.join(areas.name for areas in geolevels)}. Correct within or across.",
         code="unknown-geolevel",
     )
 

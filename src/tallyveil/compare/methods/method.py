@@ -1,6 +1,7 @@
 """What a method is: settings that an office chooses, and a way to publish tables of the shared input."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from tallyveil.compare.draws import Draws
-from tallyveil.compare.inputs import SharedInput
+from tallyveil.compare.inputs import Areas, SharedInput
 from tallyveil.compare.published import Law, Published
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.release import ReleasePlan
@@ -59,6 +60,16 @@ class Method(Table):
     shows_exact: ClassVar[bool] = False
 
     name: PlainName = Field(description="Its name in tables and figures, each once.")
+
+    def require_fit(self, geolevels: Sequence[Areas], plan: ReleasePlan) -> None:
+        """Refuse settings that do not fit a comparison, before its records are read; nothing by default.
+
+        Args:
+            geolevels: The geolevels, root first.
+            plan: The release file of the comparison.
+        Raises:
+            TallyveilError: a setting names what is not there.
+        """
 
     @abstractmethod
     def publish(self, office: Office) -> Published:

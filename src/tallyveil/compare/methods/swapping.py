@@ -1,12 +1,13 @@
 """Targeted record swapping: households exchange their places with others that are like them."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from tallyveil.arrays import Bools, Floats, IntegerRows, Integers
-from tallyveil.compare.inputs import SharedInput
+from tallyveil.compare.inputs import Areas, SharedInput
 from tallyveil.compare.methods.households import (
     EACH_A_HOUSEHOLD,
     Households,
@@ -17,6 +18,7 @@ from tallyveil.compare.methods.households import (
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import Published, PublishedTable, SummedQuestions, observed_law
 from tallyveil.declared import Exact, Name
+from tallyveil.plans.release import ReleasePlan
 
 
 class Swapping(Method):
@@ -51,6 +53,13 @@ class Swapping(Method):
         description="0: all households alike. 1: twice as rare is twice as likely.",
     )
 
+    def require_fit(self, geolevels: Sequence[Areas], plan: ReleasePlan) -> None:
+        """Refuse a geolevel (ConfigError) or an attribute (SchemaError) that is not there."""
+        for name in (self.within, self.across):
+            geolevel_of(geolevels, name, self.name)
+        for name in self.match:
+            plan.schema.attribute(name)
+
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
         shared = office.shared
@@ -58,7 +67,7 @@ class Swapping(Method):
         counts, moved = self.swapped(shared, generator)
         tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
         total = int(shared.counts.sum())
-        exact = what_stays(geolevel_of(shared, self.within, self.name), self.match)
+        exact = what_stays(geolevel_of(shared.geolevels, self.within, self.name), self.match)
         return Published(
             tables,
             observed_law(shared, tables),
@@ -79,7 +88,9 @@ class Swapping(Method):
         Raises:
             ConfigError: a geolevel or an attribute is not there.
         """
-        within, across = (geolevel_of(shared, name, self.name) for name in (self.within, self.across))
+        within, across = (
+            geolevel_of(shared.geolevels, name, self.name) for name in (self.within, self.across)
+        )
         households = households_of(shared, within, self.match)
         homes, first = households.homes, households.first
         rarity = (1 / shared.counts[households.geounits, households.cells]) ** float(self.targeting)

@@ -1,5 +1,6 @@
 """TopDown: a release of this program with a test key, at any budget."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +16,7 @@ from tallyveil.accounting.guarantee import Guarantee, compose
 from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.accounting.numbers import at_most, claim_text, delta_text
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.compare.inputs import SharedInput
+from tallyveil.compare.inputs import Areas, SharedInput
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import (
     FALSE_ALARMS,
@@ -38,7 +39,7 @@ from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.inputs import RecordsInput
-from tallyveil.plans.release import ReleasePlan, StatedPlan
+from tallyveil.plans.release import ReleasePlan, StatedPlan, keys_of_budget
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage.write import write_parquet
 
@@ -76,6 +77,10 @@ class TopDown(Method):
         gt=0,
         description="Rho or epsilon, in the unit of the release file; without it the budget of the release file.",
     )
+
+    def require_fit(self, geolevels: Sequence[Areas], plan: ReleasePlan) -> None:
+        """Refuse a budget whose plan cannot be stated; raises BudgetError."""
+        with_budget(plan, self.budget)
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
@@ -136,17 +141,19 @@ def with_budget(plan: ReleasePlan, budget: Fraction | None) -> ReleasePlan:
     """The plan with another budget and the same shares; its release has all measurements and nothing superfluous."""
     factor = Fraction(1) if budget is None else budget / plan.spent
     drawn = tuple(replace(item, budget=item.budget * factor) for item in plan.subspace)
-    scaled = replace(plan, declared=max(plan.declared, plan.spent * factor), subspace=drawn)
     strategy = replace(plan.strategy, total=plan.strategy.total * factor)
+    # In one step: a plan with only one of the two budgets changed would cost something else.
     return replace(
-        scaled.with_strategy(strategy),
+        plan,
+        **keys_of_budget(strategy, drawn),
+        declared=max(plan.declared, plan.spent * factor),
+        subspace=drawn,
         measurements="full",
         microdata=False,
         tables=(),
         intervals=None,
         names=False,
         geometry=False,
-        entities=None,
     )
 
 
