@@ -66,10 +66,11 @@ def _narrowed(blocks: Callable[[], Iterable[Lines]], low: Floats, high: Floats) 
     """Limits after interval arithmetic along all lines, block after block, until nothing changes."""
     low, high = low.copy(), high.copy()
     for _ in range(ROUNDS):
-        before = low.sum(), high.sum()
+        before = low.copy(), high.copy()
         for lines in blocks():
             lines.narrow(low, high)
-        if (low.sum(), high.sum()) == before:
+        # The limits themselves: beside NO_LIMIT, sums of floats do not show a change of one.
+        if np.array_equal(low, before[0]) and np.array_equal(high, before[1]):
             break
     return low, high
 

@@ -10,7 +10,7 @@ from tests.comparisons import found, publications, small_input, targets_of
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.methods.suppression import Suppression
 from tallyveil.compare.patterns import follows, least_pattern
-from tallyveil.compare.relations import Families, Lines, TableCells
+from tallyveil.compare.relations import NO_LIMIT, Families, Lines, TableCells, _narrowed
 
 
 def two_ways(table):
@@ -66,6 +66,20 @@ def test_the_audit_agrees_with_one_program_for_each_hidden_count(seed):
         assert np.flatnonzero(follows(counts, lines, hidden, 1)).tolist() == alone
     if pattern.proved:
         assert not alone
+
+
+def test_limits_narrow_beside_many_counts_of_which_nothing_is_known():
+    """One round passes a limit one line further, and sums of limits of 1e15 do not show it."""
+    n = 20
+    high = np.full(2 * n + 2 + 5000, NO_LIMIT)
+    low, high[: 2 * n + 2] = np.zeros(high.size), 15.0
+    high[0] = low[0] = 10.0
+    # Whole 2 i is the sum of the numbers after it; each line comes before the one that narrows it.
+    lines = [
+        Lines(np.array([2 * i]), np.array([2 * i + 2, 2 * i + 1]), np.array([0, 0]))
+        for i in reversed(range(n))
+    ]
+    assert (_narrowed(lambda: lines, low, high)[1][: 2 * n + 1] == 10).all()
 
 
 def test_the_worked_case():
