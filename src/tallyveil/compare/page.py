@@ -44,17 +44,19 @@ class _Column:
     def is_apart(self, first: MethodResult, second: MethodResult) -> bool:
         """Whether two methods differ by more than a tenth and, where attacks were tried on people, by more than chance.
 
-        Chance explains a difference where the intervals of the two overlap.
+        Chance explains a difference where the intervals of the two overlap. A missing end is the value itself.
         """
         here, there = self.value(first), self.value(second)
         if here is None or there is None or abs(here - there) <= 0.1 * max(abs(here), abs(there), 0.01):
             return False
-        ends = []
-        for result in (first, second):
-            item = None if self.finding is None else self.finding(result)
-            if item is not None and item.low is not None and item.high is not None:
-                ends.append((item.low, item.high))
-        return len(ends) < 2 or ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
+        low, high = self._ends(first, here)
+        other_low, other_high = self._ends(second, there)
+        return high < other_low or other_high < low
+
+    def _ends(self, result: MethodResult, value: float) -> tuple[float, float]:
+        item = None if self.finding is None else self.finding(result)
+        low, high = (None, None) if item is None else (item.low, item.high)
+        return value if low is None else low, value if high is None else high
 
 
 def _finding(result: MethodResult, attack: str, measure: str) -> Finding | None:
@@ -243,7 +245,10 @@ def _least(column: _Column, results: Sequence[MethodResult]) -> str:
     least = min(value for value, _ in values)
     names = [result.method.name for value, result in values if value == least]
     who = names[0] if len(names) == 1 else f"{len(names)} methods"
-    return f"{column.title}: {who} ({column.text(least)})"
+    first = next(result for value, result in values if value == least)
+    near = sum(value > least and not column.is_apart(first, result) for value, result in values)
+    others = f"; {near} more within chance or a tenth of it" if near else ""
+    return f"{column.title}: {who} ({column.text(least)}{others})"
 
 
 def _figures(comparison: Comparison) -> list[dict[str, Any]]:
