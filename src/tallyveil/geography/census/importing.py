@@ -455,6 +455,12 @@ def read_cbsas(path: Path, blocks: pl.Series) -> tuple[SourceTable, pl.DataFrame
         check_form(table, name, f"[0-9]{{{digits}}}", f"{digits} digits", may_be_empty=False)
     states = blocks.str.slice(0, 2).unique().to_list()
     table = table.filtered(table.rows["STATEFP"].is_in(states))
+    if table.rows.is_empty():
+        raise GeographyError(
+            f"{path}: got no county of the imported States ({', '.join(sorted(states))}); wanted a list with their "
+            "counties. Use the list of the country, or leave it out where these States have no such area.",
+            code="census-file",
+        )
     counties = table.rows.select(pl.concat_str("STATEFP", "COUNTYFP").alias("county"), CBSA)
     _refuse_repeated_areas(table, counties["county"], ("STATEFP", "COUNTYFP"))
     lost = (~counties["county"].is_in(blocks.str.slice(0, 5).unique().to_list())).arg_true()

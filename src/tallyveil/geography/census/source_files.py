@@ -223,6 +223,8 @@ def read_spreadsheet(path: Path, columns: Mapping[str, str]) -> SourceTable:
     """
     if not path.is_file():
         raise _misread(path, "no file", "a list saved as CSV", "Correct the path.")
+    if not path.stat().st_size:
+        raise _misread(path, "an empty file", "a list saved as CSV", "Save the published list again.")
     records = _records(path)
     letters = (["".join(filter(str.isalpha, name)).lower() for name in fields] for _, fields in records)
     found = next(((place, names) for place, names in enumerate(letters) if set(columns) <= set(names)), None)
@@ -255,7 +257,7 @@ def read_spreadsheet(path: Path, columns: Mapping[str, str]) -> SourceTable:
 
 def _records(path: Path) -> list[tuple[int, list[str]]]:
     """The records of a CSV file, each with the number of its last line, from 1."""
-    reader = csv.reader(_text_lines(path).to_list())
+    reader = csv.reader(_text_lines(path).to_list(), strict=True)
     try:
         return [(reader.line_num, fields) for fields in reader]
     except csv.Error:

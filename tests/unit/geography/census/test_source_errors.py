@@ -260,6 +260,8 @@ def test_wrong_lists_of_areas_are_named(files, lines, code, said):
             "line 4: got county '44003', in which there is no block",
         ),
         ([], "census-file", "a header and no rows"),
+        (["14460,25,009"], "census-file", "no county of the imported States (44)"),
+        (['39300,"44,001'], "census-file", "a field without an end in line 3"),
         (['39300,44,"' + 150_000 * "0"], "census-file", "a field without an end in line 3"),
     ],
 )
@@ -273,4 +275,6 @@ def test_a_list_of_counties_without_a_header_or_a_file_is_refused(files):
     assert "no line with cbsacode" in refused(Sources((files.assigned(),), cbsas=path), "census-file")
     wide = files.text("list2.csv", ["\ufeff".encode("utf-16").decode("latin-1")], start=b"\xff\xfe\x80")
     assert "UTF-8" in refused(Sources((files.assigned(),), cbsas=wide), "census-file")
+    wide.write_bytes(b"")
+    assert "an empty file" in refused(Sources((files.assigned(),), cbsas=wide), "census-file")
     assert "no file" in refused(Sources((files.assigned(),), cbsas=path.with_name("none.csv")), "census-file")
