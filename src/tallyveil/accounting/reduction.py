@@ -52,9 +52,11 @@ def certified_reduction(
         reference: The curve, such as what rho promises.
         smallest_delta: Between 0 and 1, both excluded.
     Returns:
-        A multiple of 1 / STEPS that is certified between all points; 0 where none is.
+        A multiple of 1 / STEPS that is certified between all points; 0 where none is, or where both epsilons are 0.
     """
     end = reference.epsilon(smallest_delta)
+    if end == 0:
+        return Fraction(0)
     # At the smallest delta itself no more is possible.
     most = math.floor(STEPS * (1 - Fraction(guarantee.epsilon(smallest_delta).upper) / Fraction(end)))
 
@@ -62,6 +64,8 @@ def certified_reduction(
         curve = ShrunkCurve(reference, 1 - Fraction(steps, STEPS))
         return curve_excess(guarantee, curve, curve.epsilon(smallest_delta), sign_only=True).bound <= 0
 
+    # An exact epsilon of 0 is smaller by the whole, which no factor above 0 says.
+    most = min(most, STEPS - 1)
     if most <= 0:
         return Fraction(0)
     if holds(most):

@@ -289,8 +289,8 @@ def reduction(
 ) -> None:
     """Certify by how many percent the exact epsilon is smaller than what zCDP gives, at every delta from --delta up.
 
-    With --plan or --product this is done for each geolevel, too. At smaller deltas the exact epsilon is smaller as
-    well, by a proof; by how much is not computed.
+    With --plan or --product this is done for each geolevel, too. At smaller deltas the exact epsilon is not larger, and
+    smaller for noise whose law is known, by a proof; by how much is not computed.
     """
     from tallyveil.api.guarantees import reductions
 

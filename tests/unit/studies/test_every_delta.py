@@ -173,3 +173,11 @@ def test_the_table_has_every_geolevel_and_a_certified_difference():
         assert row["proved_smaller_by"] > 0
     state = table.filter(geolevel="State", delta="1e-11").row(0, named=True)
     assert (round(state["bureau_epsilon"], 2), round(state["exact_epsilon_upper"], 2)) == (11.07, 10.13)
+
+
+@pytest.mark.parametrize(("variance", "delta"), [(4, "1/2"), (1000, "9/10")], ids=["exact", "both"])
+def test_an_epsilon_of_zero_is_no_division_by_zero(variance, delta):
+    event = DiscreteGaussian(Fraction(variance))
+    guarantee = compose(event, neighbours=Neighbours.UNBOUNDED)
+    curve = ZcdpCurve(rho_of(event), ZcdpConversion.BEST)
+    assert 0 <= certified_reduction(guarantee, curve, Fraction(delta)) < 1
