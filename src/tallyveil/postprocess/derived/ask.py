@@ -445,7 +445,10 @@ def _divisors(per: Mapping[str, float], names: Sequence[str], question: Question
 
 
 def _is_finite(number: object) -> bool:
-    return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+    try:
+        return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+    except OverflowError:  # a whole number that is larger than any float
+        return False
 
 
 def _is_positive(number: Any) -> bool:

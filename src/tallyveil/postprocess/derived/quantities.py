@@ -132,6 +132,7 @@ class Derived:
     lacking: str | None
     _slope: Floats = field(repr=False)
     _of: object = field(repr=False)
+    _divisors: tuple[Floats, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,9 @@ class Quantities:
         if minuend.estimate is not None and subtrahend.estimate is not None:
             value = minuend.estimate - subtrahend.estimate
             ends = self._ends(value, self._variance(slope) or 0.0, whole=False, count=False)
-        return self._by_delta(slope, published, value, ends, minuend.lacking or subtrahend.lacking, "delta")
+        lacking = minuend.lacking or subtrahend.lacking
+        divisors = (*minuend._divisors, *subtrahend._divisors)
+        return self._by_delta(slope, published, (value, lacking), ends, "delta", divisors)
 
     def share(self, part: Weights, whole: Weights) -> Derived:
         """The share of a count in another count that contains it.
@@ -249,13 +252,16 @@ class Quantities:
     def probability_greater(self, first: "Weights | Derived", second: "Weights | Derived") -> float:
         """The probability that the first number is greater than the second, given the noise and no other knowledge.
 
-        It is 1 / 2 where the estimates are equal, and 0 or 1 where the difference is known exactly. Errors are taken
-        for normal.
+        It is 1 / 2 where the estimates are equal, and 0 or 1 where the difference is known exactly: 0 where it is 0.
+        Errors are taken for normal.
 
         Raises:
             ConfigError: as for `test_equal`.
         """
-        return 0.5 * math.erfc(-self._difference(first, second)[1] / math.sqrt(2))
+        difference, score = self._difference(first, second)
+        if difference.standard_error == 0:
+            return float(score > 0)
+        return 0.5 * math.erfc(-score / math.sqrt(2))
 
     def test_equal(self, first: "Weights | Derived", second: "Weights | Derived") -> Equality:
         """Test that two counts, shares or ratios are equal before noise, by a normal law.
@@ -277,6 +283,16 @@ class Quantities:
                 f"the two are not compared, because an estimate is lacking: {difference.lacking}.",
                 code="bad-argument",
             )
+        quantile = two_sided_quantile(self.level)
+        for below in difference._divisors:
+            divisor, error = self._value(below) or 0.0, math.sqrt(self._variance(below) or 0.0)
+            if divisor <= quantile * error:
+                raise ConfigError(
+                    f"the two are not compared, because a denominator ({divisor:,.1f}) is not above {quantile:.2f} of "
+                    f"its standard errors ({error:,.1f}), so that the ratio has no normal law. Choose larger counts, "
+                    "or compare the intervals.",
+                    code="bad-argument",
+                )
         if difference.standard_error == 0:
             # Known exactly and not zero: no noise could explain it.
             return difference, math.copysign(math.inf, difference.estimate) if difference.estimate else 0.0
@@ -402,18 +418,24 @@ class Quantities:
             slope = (above - ratio * below) / divisor
             if self._model.gaussian:
                 ends = self._quotient_ends(above, below, most)
-        return self._by_delta(slope, published, ratio, ends, lacking, "fieller")
+        return self._by_delta(slope, published, (ratio, lacking), ends, "fieller", (below,))
 
     def _by_delta(
         self,
         slope: Floats,
         published: float | None,
-        value: float | None,
+        estimate: tuple[float | None, str | None],
         ends: Ends,
-        lacking: str | None,
         method: IntervalMethod,
+        divisors: tuple[Floats, ...],
     ) -> Derived:
-        """A number with its standard error by the delta method; without either, if something is lacking."""
+        """A number with its standard error by the delta method; without either, if something is lacking.
+
+        Args:
+            slope, published, ends, method, divisors: As in `Derived`.
+            estimate: The estimate, and what it lacks.
+        """
+        value, lacking = estimate
         return Derived(
             published=published,
             estimate=value if lacking is None else None,
@@ -425,6 +447,7 @@ class Quantities:
             lacking=lacking,
             _slope=slope,
             _of=self,
+            _divisors=divisors,
         )
 
     def _quotient_ends(self, above: Floats, below: Floats, most: float) -> tuple[float, float]:

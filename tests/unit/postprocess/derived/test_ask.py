@@ -290,6 +290,7 @@ def test_questions_that_are_refused(release, question, words):
         ({"where": {"age": []}}, "names no level"),
         ({"where": {"age": slice("young", None)}}, "list of names"),
         ({"per": {"all": 0}}, "above 0"),
+        ({"per": {"all": 10**400}}, "above 0"),
         ({"per": {}}, "no number for 'all'"),
         ({"per": {"all": 5}, "share_of": []}, "with a share or a difference"),
         ({"limit": 0.0}, "above 0"),
