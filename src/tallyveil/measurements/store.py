@@ -37,7 +37,7 @@ from tallyveil.schema.counts import narrow
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import damaged
 from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.read import published_schema, read_published
+from tallyveil.storage.read import published_first, published_schema, read_published
 from tallyveil.storage.write import file_digest, write_parquet
 
 FOLDER = "measurements"
@@ -280,6 +280,7 @@ class _Whole:
     part: Integers
     row: Integers
     variances: NDArray[np.float64]
+    width: int
     values_of: Callable[[int], NarrowArray]
 
     def at(self, geounits: Integers, answers: Integers) -> Integers:
@@ -342,6 +343,8 @@ class StoredMeasurements:
                 answers.
         """
         stored = self._load(geolevel, query)
+        if isinstance(stored, _Whole) and answers.size and answers.max() >= stored.width:
+            raise _other_geography(measurement_folder(self._root, geolevel, query))
         values = stored.rows(start, stop, answers)
         if values is None:
             raise StoreError(
@@ -356,6 +359,9 @@ class StoredMeasurements:
         """Noisy values of the answers that families need, as written."""
         stored = [self._load(wanted.geolevel, group.name) for group in wanted.queries]
         whole = [source for source in stored if isinstance(source, _Whole)]
+        for group, source in zip(wanted.queries, stored, strict=True):
+            if isinstance(source, _Whole) and source.width != group.size:
+                raise _other_geography(measurement_folder(self._root, wanted.geolevel, group.name))
         # Where only answers on the support were kept, each must be searched for.
         if len(whole) < len(stored):
             return measure_one_by_one(self, wanted)
@@ -388,7 +394,12 @@ class StoredMeasurements:
             return self._whole(folder, parts, level)
         # Parts may have different widths; they can be joined in one type only.
         wide = pl.col("values").cast(pl.List(pl.Int64))
-        frame = pl.concat([self._read_part(part).with_columns(wide) for part in parts])
+        read = []
+        for path in parts:
+            if "answers" not in published_schema(path):
+                raise _damaged(path, "the column answers, which other parts have")
+            read.append(self._read_part(path).with_columns(wide))
+        frame = pl.concat(read)
         measured = self._measured(level)
         rows = self._places(folder, level, frame["geocode"])
         # Imported files may be in any order; memory has the order of the spine.
@@ -405,11 +416,20 @@ class StoredMeasurements:
 
     def _whole(self, folder: Path, parts: Sequence[Path], level: int) -> _Whole:
         """Where each geounit is, and its variance: all but the values, which are read when they are asked for."""
-        frames = []
+        frames, widths = [], set()
         for path in parts:
-            _lists_of(path, published_schema(path))
+            if _lists_of(path, published_schema(path)) != ["values"]:
+                raise _damaged(path, "the columns geocode, values and variance alone")
             frames.append(read_published(path, ["geocode", "variance"]))
             _require_variances(path, frames[-1])
+            first = published_first(path, "values")
+            if first.null_count():
+                raise _damaged(path, "a value")
+            widths.update(first.list.len().to_list())
+        # Every part is held to this width when it is read.
+        if len(widths) > 1:
+            raise _other_geography(folder)
+        self._widths[folder] = max(widths, default=0)
         begins = np.cumsum([0, *(frame.height for frame in frames)])
         frame = pl.concat(frames)
         rows = self._places(folder, level, frame["geocode"])
@@ -429,7 +449,7 @@ class StoredMeasurements:
             inside = rows[begins[number] : begins[number + 1]]
             return self._values(folder, parts[number], codes.gather(inside), variances[inside])
 
-        return _Whole(part, row, variances, values_of)
+        return _Whole(part, row, variances, self._widths[folder], values_of)
 
     def _values(
         self, folder: Path, path: Path, codes: pl.Series, variances: NDArray[np.float64]
@@ -444,7 +464,7 @@ class StoredMeasurements:
                 same = frame["geocode"].equals(codes) and bool(
                     (frame["variance"].to_numpy() == variances).all()
                 )
-                width = self._widths.setdefault(folder, int(sizes[0])) if frame.height else 0
+                width = self._widths[folder]
                 if not same or bool((sizes != width).any()):
                     raise _other_geography(folder)
                 flat = frame["values"].explode(empty_as_null=False).to_numpy()

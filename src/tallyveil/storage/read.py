@@ -648,6 +648,16 @@ def read_published(path: Path, columns: Sequence[str] | None = None) -> pl.DataF
         return read_parquet(path, columns)
 
 
+def published_first(path: Path, column: str) -> pl.Series:
+    """A column of the first row of a Parquet file of a release; empty if it has none.
+
+    Raises:
+        StoreError: as `read_published`.
+    """
+    with _readable(path):
+        return scan_parquet(path).select(column).head(1).collect()[column]
+
+
 def published_columns(path: Path) -> tuple[str, ...]:
     """Names of the columns. It raises the errors of `read_published`."""
     return tuple(published_schema(path))

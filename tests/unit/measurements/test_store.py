@@ -118,6 +118,27 @@ def test_a_part_at_a_time_gives_the_same(written, monkeypatch, kept, order):
         other.measure("Block", QUERY.name, 0, 10, answers)
 
 
+@pytest.mark.parametrize(
+    ("changed", "parts", "match"),
+    [
+        (pl.col("values").list.head(8), slice(None), "another geography"),
+        (pl.col("values").list.head(8), slice(1, 2), "another geography"),
+        (pl.col("values").alias("answers"), slice(1, 2), "values and variance alone"),
+        (pl.col("values").alias("answers"), slice(1), "the column answers"),
+    ],
+    ids=["too few answers", "too few in a part", "answers in a part", "answers in the first part"],
+)
+def test_parts_with_other_answers_are_refused_whichever_is_read(written, changed, parts, match):
+    root, _ = written
+    for path in sorted((root / "measurements" / "Block" / "voting_age.race_ethnicity").iterdir())[parts]:
+        pl.read_parquet(path).with_columns(changed).write_parquet(path)
+    for start in (0, 3):
+        with pytest.raises(StoreError, match=match):
+            store.StoredMeasurements(root, SPINE).measure(
+                "Block", QUERY.name, start, start + 2, np.array([8])
+            )
+
+
 def test_other_geography_or_no_files_are_errors(written):
     root, _ = written
     with pytest.raises(StoreError, match="no measurements"):
