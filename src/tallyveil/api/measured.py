@@ -52,13 +52,12 @@ def residuals_in(folder: Path, workers: int | None = None) -> "tuple[list[QueryR
     from tallyveil.postprocess.measured import open_measurements
 
     measured = open_measurements(folder)
-    residuals = residuals_of(measured, workers or usable_cores())
+    residuals, skipped = residuals_of(measured, workers or usable_cores())
     there = {(item.geolevel, item.query) for item in residuals if item.part != ZEROS}
     strategy = measured.plan.strategy
     pairs = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
-    return residuals, [
-        f"{query} at {geolevel}" for geolevel, query in pairs if (geolevel, query) not in there
-    ]
+    unchecked = [f"{query} at {geolevel}" for geolevel, query in pairs if (geolevel, query) not in there]
+    return residuals, [*unchecked, *skipped]
 
 
 class WithMeasurements(Opened):

@@ -122,7 +122,7 @@ MOST_CHECKED: Final = 1024
 seconds. Twice as many take some eight times as long, and covariances of four times the size."""
 
 
-def residuals_of(measured: Measured, workers: int = 1) -> list[QueryResiduals]:
+def residuals_of(measured: Measured, workers: int = 1) -> tuple[list[QueryResiduals], list[str]]:
     """The residuals of every query at every geolevel.
 
     Exact counts that are sums of siblings, and counts drawn on a lattice, are not used: without them the estimate is
@@ -132,22 +132,28 @@ def residuals_of(measured: Measured, workers: int = 1) -> list[QueryResiduals]:
         measured: Noisy measurements, opened.
         workers: Number of threads. The numbers do not depend on it.
     Returns:
-        By geolevel and query. A query of which nothing else says anything has none, and neither has, with a model for
-        each table, one whose covariances would not fit into memory.
+        The residuals, by geolevel and query. A query of which nothing else says anything has none, and neither has,
+        with a model for each table, one whose covariances would not fit into memory. And, of queries that are held to
+        estimates of their attributes, those sums that have none for this reason, such as "age*home summed to age".
     Raises:
         ConfigError: the noise is not Gaussian.
         SchemaError, ConstraintError: the covariances would be too large, or exact counts contradict each other.
         StoreError: measurements are missing or damaged.
     """
     model, exact = _model(measured)
-    fits = _apart(measured, model, exact) if measured.plan.tables_apart else [_whole(measured, model, exact)]
+    skipped: list[str] = []
+    fits = (
+        _apart(measured, model, exact, skipped)
+        if measured.plan.tables_apart
+        else [_whole(measured, model, exact)]
+    )
     residuals = [item for fit in fits for item in _of_fit(fit, workers)]
     if measured.plan.tables_apart:
         residuals += _of_zeros(measured, model)
     every = [(level.geolevel, group.name) for level in model.levels for group in level.measured]
     place = {pair: number for number, pair in enumerate(every)}
     # Stable: sums of one query keep the order of their attributes.
-    return sorted(residuals, key=lambda item: place[item.geolevel, item.query])
+    return sorted(residuals, key=lambda item: place[item.geolevel, item.query]), skipped
 
 
 _Exact = Mapping[str, Sequence[tuple[QueryGroup, Integers]]]
@@ -204,17 +210,20 @@ def _whole(measured: Measured, model: UnmergedModel, exact: _Exact) -> _Fit:
     return _Fit(tree, KeptRows(StoredRows(measured.root, tree)), counts, checked)
 
 
-def _apart(measured: Measured, model: UnmergedModel, exact: _Exact) -> Iterator[_Fit]:
-    """A model for each query with few answers, and for each attribute of a query with many."""
+def _apart(measured: Measured, model: UnmergedModel, exact: _Exact, skipped: list[str]) -> Iterator[_Fit]:
+    """A model for each query with few answers, and for each attribute of a query with many.
+
+    Sums to attributes that have no model are added to `skipped`.
+    """
     known = {
         geolevel: {query.factors: answers for query, answers in exact.get(geolevel, ())}
         for geolevel in model.spine.geolevels
     }
     # By what they count: two names of a query are one query.
-    tables: dict[object, tuple[QueryGroup, set[object]]] = {}
+    tables: dict[object, tuple[QueryGroup, dict[object, str]]] = {}
     for query in {group.factors: group for level in model.levels for group in level.measured}.values():
         for table in [query] if query.size <= MOST_CHECKED else _attributes_of(query, model.schema):
-            tables.setdefault(table.factors, (table, set()))[1].add(query.factors)
+            tables.setdefault(table.factors, (table, {}))[1][query.factors] = query.name
     for table, queries in tables.values():
         try:
             merged = table_model(model, table)
@@ -222,6 +231,11 @@ def _apart(measured: Measured, model: UnmergedModel, exact: _Exact) -> Iterator[
             # Others may still be checked, which is better than nothing: what was not is said by what is returned.
             if error.code not in ("blocks-too-large", "table-undetermined"):
                 raise
+            skipped += [
+                f"{name} summed to {table.name}"
+                for factors, name in queries.items()
+                if factors != table.factors
+            ]
             continue
         rows = KeptRows(MergedRows(StoredRows(measured.root, model), merged))
         counts = {
