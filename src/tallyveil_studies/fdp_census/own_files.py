@@ -106,8 +106,8 @@ def _regressions_of_areas(folder: Path, table: BlocksTable) -> Iterator[Regressi
     counts = source.whole_numbers(rows, _share_last(table.counts, table.share), [table.geocode])
     columns = _columns_of_areas(folder, table)
     for regression in table.regressions:
-        areas = _areas_of_blocks(columns[regression.area], regression.area, rows[table.geocode])
-        yield _regression_of_areas(folder, regression, table.share, areas, counts)
+        areas, partial = _areas_of_blocks(columns[regression.area], regression.area, rows[table.geocode])
+        yield _regression_of_areas(folder, regression, table.share, (areas, partial), counts)
 
 
 def _columns_of_areas(folder: Path, table: BlocksTable) -> dict[str, "_OwnTable"]:
@@ -128,8 +128,8 @@ def _columns_of_areas(folder: Path, table: BlocksTable) -> dict[str, "_OwnTable"
     return columns
 
 
-def _areas_of_blocks(source: "_OwnTable", area: str, blocks: pl.Series) -> pl.Series:
-    """The area of each row's block; null where the block is in none."""
+def _areas_of_blocks(source: "_OwnTable", area: str, blocks: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The area of each row's block, null where it is in none; and the areas that have a block without a row."""
     geocode = blocks.name
     table = source.texts([geocode, area])
     source.require_once(table, [geocode])
@@ -140,12 +140,18 @@ def _areas_of_blocks(source: "_OwnTable", area: str, blocks: pl.Series) -> pl.Se
             f"kind: {lost.n_unique():,}); wanted the area of every block. Use tables of areas of the year and the "
             "States of the counts."
         )
-    return blocks.to_frame().join(table, on=geocode, how="left", maintain_order="left")[area]
+    areas = blocks.to_frame().join(table, on=geocode, how="left", maintain_order="left")[area]
+    return areas, table.filter(~pl.col(geocode).is_in(blocks.implode()))[area].drop_nulls().unique()
 
 
 def _regression_of_areas(
-    folder: Path, table: AreaRegression, share: str, areas: pl.Series, counts: npt.NDArray[np.int64]
+    folder: Path,
+    table: AreaRegression,
+    share: str,
+    areas_of_blocks: tuple[pl.Series, pl.Series],
+    counts: npt.NDArray[np.int64],
 ) -> Regression:
+    areas, partial = areas_of_blocks
     where = f"[[blocks.regressions]] '{table.name}'"
     source = _OwnTable(folder / table.path, "regression", where, table.rows)
     outcomes = source.read([table.geounit], [table.outcome]).filter(pl.col(table.outcome).is_not_null())
@@ -159,6 +165,13 @@ def _regression_of_areas(
             f"the tables of areas, {example}. Write the codes as they are there, as text."
         )
     chosen = known[table.geounit]
+    lacking = chosen.filter(chosen.is_in(partial.implode()))
+    if len(lacking):
+        raise ConfigError(
+            f"{where}: some blocks of {table.area} '{lacking[0]}' have no row of counts (areas of this kind: "
+            f"{len(lacking):,}), so their people would be missing from its sums; wanted all blocks of an area with an "
+            "outcome. Add the rows, with zeros where nobody lives, or leave the outcome empty."
+        )
     # Blocks in no area, and in areas without an outcome, are in no sum.
     number = areas.replace_strict(chosen, pl.Series(range(len(chosen))), default=None)
     inside = number.is_not_null().to_numpy()

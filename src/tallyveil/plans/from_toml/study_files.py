@@ -115,7 +115,9 @@ class BlocksTable(Table):
     )
     geocode: Name = Field(description="Column of the block, in this file and in the tables of areas.")
     counts: list[Name] = Field(
-        min_length=2, description="Columns of counts. Each person of a block is in exactly one of them."
+        min_length=2,
+        description="Columns of counts. Each person of a block is in exactly one of them. Rows of one block "
+        "are added up.",
     )
     share: Name = Field(description="The column of `counts` whose share of their sum explains the outcome.")
     areas: list[Name] = Field(
