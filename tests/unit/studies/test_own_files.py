@@ -151,6 +151,13 @@ def test_areas_are_sums_of_their_blocks(read):
     assert postal.places.outcome.tolist() == [40_000, 41_000, 30_000]
 
 
+def test_an_area_with_a_block_without_counts_is_refused_by_its_code(read):
+    with pytest.raises(
+        ConfigError, match=r"'Counties of A'.*: some blocks of county 'c3' have no row of counts"
+    ):
+        read(BLOCKS, people=PEOPLE_CSV.replace("b4,600,390\n", ""))
+
+
 def test_areas_of_blocks_come_after_regressions_of_tables(read):
     assert [one.name for one in read(REGRESSION, BLOCKS).regressions] == [
         "Towns",

@@ -292,6 +292,14 @@ def test_probability_that_one_is_greater(counts):
     assert 0 < counts.probability_greater(share, other) < 1
     with pytest.raises(ConfigError, match="an estimate is lacking"):
         counts.probability_greater("town", "grown in town")
+    # By a ratio whose denominator may be zero, nothing is said.
+    place = counts.names.index("block")
+    estimates = counts.estimates.copy()
+    estimates[place] = 1.9 * math.sqrt(counts.covariance[place, place])
+    unsure = replace(counts, estimates=estimates)
+    for compare in (unsure.probability_greater, unsure.test_equal):
+        with pytest.raises(ConfigError, match="a denominator"):
+            compare(unsure.ratio("town", "block"), unsure.ratio("town", "region"))
 
 
 def test_laplace_noise_has_errors_and_no_intervals(counts):
