@@ -154,6 +154,10 @@ def test_what_does_not_fit_into_memory_is_said(measured, monkeypatch, command):
     assert "age*home at Town" in said["unchecked"]
     assert {(item["query"], item["part"]) for item in said["residuals"]} == {("age*home", "structural zeros")}
     assert said["as_stated"] is True
+    # Of a query that is checked by its attributes, those that were not are named.
+    monkeypatch.setattr(residuals_module, "MOST_CHECKED", 2)
+    unchecked = json.loads(command("measurements", "check", measured, "--json"))["unchecked"]
+    assert {"age*home summed to age", "age*home summed to home"} <= set(unchecked)
 
 
 def test_the_command_names_the_query_and_has_its_own_exit_code(measured, tmp_path, command):
