@@ -416,7 +416,8 @@ class StoredMeasurements:
 
     def _whole(self, folder: Path, parts: Sequence[Path], level: int) -> _Whole:
         """Where each geounit is, and its variance: all but the values, which are read when they are asked for."""
-        frames, widths = [], set()
+        frames = []
+        widths: set[int] = set()
         for path in parts:
             if _lists_of(path, published_schema(path)) != ["values"]:
                 raise _damaged(path, "the columns geocode, values and variance alone")
