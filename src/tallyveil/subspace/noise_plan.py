@@ -34,6 +34,7 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.mixture import CUT_BITS
+from tallyveil.subspace.exact.partial_sums import require_ends
 from tallyveil.subspace.guarantee import (
     chain_condition,
     chain_guarantee,
@@ -178,13 +179,19 @@ class NoisePlan:
 
 
 def plan_restricted(lattice: Lattice, law: LatticeLaw, largest: int | None = None) -> NoisePlan:
-    """The plan of a table from the restricted law, which `subspace.nonnegative.require_outputs` has allowed."""
+    """The plan of a table from the restricted law, which `subspace.nonnegative.require_outputs` has allowed.
+
+    Raises:
+        ConfigError: the constraints leave the count of some cell without an end.
+    """
     if by_tilted_cells(law, lattice.structure, largest):
         name, how = (
             "restricted trials",
             "trials with tilted cells meet the sums by chance, whatever the counts",
         )
     else:
+        if largest is None:
+            require_ends(lattice.structure)
         name, how = (
             "partial sums",
             "dynamic programming over the sums that the first cells leave to the others",

@@ -136,7 +136,8 @@ class MixtureSampler:
             if not left.size:
                 return
         raise SolverError(
-            f"An exact sampler rejected {MOST_TRIALS} trials of one draw. Use the chain sampler."
+            f"An exact sampler rejected {MOST_TRIALS} trials of one draw. Use the chain sampler, or, if outputs are "
+            "restricted, nonnegative outputs."
         )
 
     def _trial(
@@ -208,7 +209,8 @@ def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -
         least = component.most + 1
         if len(components) > _MOST_COMPONENTS:
             raise SolverError(
-                f"{law}: the mixture needs more than {_MOST_COMPONENTS} Gaussian components. Use the chain sampler."
+                f"{law}: the mixture needs more than {_MOST_COMPONENTS} Gaussian components. Use the chain "
+                "sampler, or, if outputs are restricted, nonnegative outputs."
             )
 
     def cumulated() -> list[arb]:

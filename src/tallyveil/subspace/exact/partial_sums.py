@@ -13,17 +13,17 @@ reached. A sum that the constraints, one by one, rule out is left out. Then, fro
     B_k(s) >= sum over the steps from s of W_k(g) B_(k+1)(s after g),      B = 1 at the last state,
 
 where W_k(g) is at least the sum of the products of weights over the cells of the block that add up to g. It comes from
-the same inequality within the block, cell by cell. All these numbers are floats, rounded up. A trial begins at the
-first state and takes a step with probability W_k(g) B_(k+1) / B_k(s), and fails with what is left. In each block it
+the same inequality within the block, cell by cell. All these numbers are rounded up (`wide_floats`). A trial begins at
+the first state and takes a step with probability W_k(g) B_(k+1) / B_k(s), and fails with what is left. In each block it
 takes the cells in the same way. The B and W cancel, so that it reaches a table y with probability (product of the
 rounded weights) / B_1. It then succeeds with probability (product of the weights) / (product of the rounded weights).
 So a trial gives y with probability (product of the weights) / B_1: one constant.
 
 Rounding only ever makes B too large, and too large a B only makes more trials fail. All decisions compare the digits of
-uniform numbers with exact quotients of floats, and the last one with a certified ball. So the law is exact.
+uniform numbers with exact quotients of these numbers, and the last one with a certified ball. So the law is exact.
 
-Stopping rule. Trials are repeated until one succeeds. Without rounding none would fail. The number of states and steps
-depends on the sums, the bound, and nothing else of the table.
+Stopping rule. Trials are repeated until one succeeds. Without rounding none would fail, and with it a share of about
+1e-6 does. The number of states and steps depends on the sums, the bound, and nothing else of the table.
 
 Worked case. Two cells with the sum 1 and x = (1, 0): the states are 1, then 0 or 1, then 0. With L(1) = 1/2, B is 1 and
 1/2 after the first cell is 1 and 0. The steps have weights 1 * 1 and 1/2 * 1/2, so that B at first is 5/4.
@@ -32,25 +32,31 @@ Source: docs/proofs/integer-subspace.md, section 5.
 """
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final, TypeAlias
 
 import numpy as np
 from flint import arb
 
-from tallyveil.accounting.numbers import round_up
-from tallyveil.arrays import Bools, Floats, Integers
+from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import ConfigError
-from tallyveil.noise.balls import power_of_two, precision
+from tallyveil.noise.balls import precision
 from tallyveil.noise.laws import DiscreteLaplace, Law
 from tallyveil.subspace.constraints import Structure
 from tallyveil.subspace.exact.convolution import cell_weight
 from tallyveil.subspace.exact.digits import NoiseAddress, is_below
 from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler
+from tallyveil.subspace.exact.wide_floats import (
+    MOST_TERMS,
+    WideFloats,
+    choose,
+    convolved,
+    ones,
+    summed,
+    wide_floats,
+)
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.nonnegative import draw_alone
 
@@ -67,14 +73,12 @@ _LARGEST_KEY: Final = 1 << 62
 _LARGEST_RANKS: Final = 1 << 24
 """Up to here a table by number finds the state of each step, and sorting does above."""
 _NUMBERS_OF_A_STEP: Final = 8
-_MULTIPLICATIONS_OF_A_NUMBER: Final = 16
-"""Multiplications of two arrays that take as long as listing one of these numbers."""
-_UP: Final = 1 + 2.0**-28
-"""A sum of 2**24 positive products of floats is off by a share of at most 2**-29 in each direction."""
-_TINY: Final = 2.0**-1000
-"""Added to every B, W and weight, far above what underflow can take from a sum, and so that no quotient has a zero."""
-_UNIT_BITS: Final = 1074
-"""Every float is a whole multiple of 2**-1074."""
+_NUMBERS_OF_A_SUM: Final = 8
+"""For each sum that W of a cell is listed for."""
+_NUMBERS_OF_A_WEIGHT: Final = 64
+"""Computing a weight takes as long as listing so many numbers."""
+_PRODUCTS_OF_A_NUMBER: Final = 4
+"""Products within a block that take as long as listing one number."""
 _WEIGHT_BITS: Final = 96
 """Of ball arithmetic, from which weights are rounded up to floats."""
 
@@ -98,6 +102,16 @@ class Layer:
     starts: Integers
     sums: Integers
     after: Integers
+
+    @property
+    def least(self) -> int:
+        """The sum from which W is listed: the least sum of a single cell. The parts of a sum of several begin at 0."""
+        return int(self.sums.min(initial=0 if self.block.size > 1 else self.sums.max(initial=0)))
+
+    @property
+    def reach(self) -> int:
+        """Largest sum for which W is listed, less the least one. No cell differs from its true count by more."""
+        return int(self.sums.max(initial=0)) - self.least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,13 +147,17 @@ def partial_sums(
     Privacy: the result depends on the sums and the bound alone, which are published exactly.
     """
     blocks, columns = list(structure.blocks), structure.columns
-    if largest is not None:
+    if largest is None:
+        require_ends(structure)
+    else:
         blocks += [structure.free[i : i + 1] for i in range(structure.free.size)]
         columns = np.pad(columns, ((0, 0), (0, structure.free.size)))
     sizes = [int(block.size) for block in blocks]
-    low, high = _ranges(columns, totals.tolist(), sizes, largest)
-    work = sum((n - 1) * (most + 1) ** 2 for n, most in zip(sizes, high, strict=True))
-    left = most_steps - work // _MULTIPLICATIONS_OF_A_NUMBER
+    least_sums, largest_sums = _ranges(columns, totals.tolist(), sizes, largest)
+    left = most_steps - _work(sizes, least_sums, largest_sums)
+    if left < 0 or _largest_part(columns, largest_sums) >= _LARGEST_KEY:
+        raise _too_large(len(blocks), most_steps)
+    low, high = np.array(least_sums, dtype=np.int64), np.array(largest_sums, dtype=np.int64)
     layers: list[Layer] = []
     needs, opened = np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
     least = (np.minimum(columns * low, columns * high)).sum(axis=1)
@@ -156,7 +174,7 @@ def partial_sums(
         unplaced[named] -= 1
         first, numbers = _sums(needs, opened, column, (low[b], high[b]), (least, most))
         left -= int(numbers.sum()) * (_NUMBERS_OF_A_STEP + opened.size)
-        if left < 0:
+        if left < 0 or int(numbers.max(initial=0)) > MOST_TERMS:
             raise _too_large(len(blocks), most_steps)
         starts = np.concatenate([[0], np.cumsum(numbers)])
         before = np.repeat(np.arange(numbers.size), numbers)
@@ -172,21 +190,65 @@ def partial_sums(
     return PartialSums(tuple(layers), largest)
 
 
+def _work(sizes: list[int], low: list[int], high: list[int]) -> int:
+    """The numbers that are listed for the sums of all blocks, and what their computation takes in such numbers."""
+    # As in `Layer`: the sums of a single cell are listed from the least one, and those of several from 0.
+    reaches = [most - (least if n == 1 else 0) for n, least, most in zip(sizes, low, high, strict=True)]
+    products = sum((n - 1) * (reach + 1) ** 2 for n, reach in zip(sizes, reaches, strict=True))
+    sums = sum(n * (reach + 1) for n, reach in zip(sizes, reaches, strict=True))
+    weights = max(reaches, default=0) + 1
+    return products // _PRODUCTS_OF_A_NUMBER + _NUMBERS_OF_A_SUM * sums + _NUMBERS_OF_A_WEIGHT * weights
+
+
+def _largest_part(columns: Integers, high: list[int]) -> int:
+    """The largest that the absolute values of the terms of a constraint add up to."""
+    return max(
+        (sum(abs(a) * most for a, most in zip(row, high, strict=True)) for row in columns.tolist()), default=0
+    )
+
+
+def require_ends(structure: Structure) -> None:
+    """Refuse constraints that leave the count of some cell without an end. No data is read.
+
+    Without a largest count, some sum of counts from 0 has to be fixed for each cell. Constraint by constraint, the
+    terms with one sign have an end if those with the other sign have.
+    Raises:
+        ConfigError: the constraints, one by one, do not say how large the sum of some block can be.
+    """
+    rows = np.concatenate([structure.columns, -structure.columns])
+    ends = np.zeros(structure.columns.shape[1], dtype=np.bool_)
+    while True:
+        # Rows in which every term that pulls the others up has an end.
+        sound = ~((rows < 0) & ~ends).any(axis=1)
+        more = ends | (rows[sound] > 0).any(axis=0)
+        if np.array_equal(more, ends):
+            break
+        ends = more
+    if not ends.all():
+        raise ConfigError(
+            '[mechanism] outputs is "restricted", but the constraints, one by one, do not say how large the count of '
+            "some cell can be, so that there may be infinitely many tables with these sums. Give [table] largest, the "
+            "largest count that a cell can have, or add the total to [[constraints]]. Nothing was read or spent.",
+            code="subspace-outputs",
+        )
+
+
 def _ranges(
     columns: Integers, totals: list[int], sizes: list[int], largest: int | None
-) -> tuple[Integers, Integers]:
+) -> tuple[list[int], list[int]]:
     """Least and largest sum of each block that every constraint by itself allows.
 
     In a constraint sum a_b g_b = t, a_b g_b is at most t minus the least that the others can be. This is applied to all
-    constraints in turn, until nothing changes or for some rounds.
+    constraints in turn, until nothing changes, or for some rounds and until every sum has an end (`require_ends`).
     """
     low: list[int] = [0] * len(sizes)
     high: list[float] = [math.inf if largest is None else largest * n for n in sizes]
     rows = [
         [(int(b), int(row[b])) for b in np.flatnonzero(row)] for row in np.concatenate([columns, -columns])
     ]
-    for _ in range(_ROUNDS):
-        before = low.copy(), high.copy()
+    rounds = 0
+    while rounds < _ROUNDS or any(map(math.isinf, high)):
+        rounds, before = rounds + 1, (low.copy(), high.copy())
         for row, total in zip(rows, [*totals, *(-t for t in totals)], strict=True):
             least = [a * (low[b] if a > 0 else high[b]) for b, a in row]
             open_ones = sum(math.isinf(value) for value in least)
@@ -201,14 +263,7 @@ def _ranges(
                     low[b] = max(low[b], -(rest // -a))
         if before == (low, high):
             break
-    if any(math.isinf(value) for value in high):
-        raise ConfigError(
-            '[mechanism] outputs is "restricted", but the constraints do not say how large the count of some cell can '
-            "be, so that there may be infinitely many tables with these sums. Give [table] largest, the largest count "
-            "that a cell can have, or add the total to [[constraints]]. Nothing was spent.",
-            code="subspace-outputs",
-        )
-    return np.array(low, dtype=np.int64), np.array([int(value) for value in high], dtype=np.int64)
+    return low, [int(value) for value in high]
 
 
 def _order(columns: Integers, totals: Integers) -> list[int]:
@@ -299,17 +354,17 @@ class PartialSumsProposal:
         steps: States and steps.
         law: Law of one cell.
         counts: int64 [n_cells], the true table.
-        weights: float64, L(d) rounded up, for d = 0, 1, ...
-        within: For each layer, (W of the cells from the j-th on, by their sum; and the power of two it is divided by).
-        values: For each layer, (B by state, and the power of two it is divided by).
+        weights: L(d) rounded up, for d = 0, 1, ...
+        within: For each layer, W of the cells from the j-th on, by their sum from `Layer.least`.
+        values: For each layer, B by state.
     """
 
     steps: PartialSums
     law: Law
     counts: Integers
-    weights: Floats
-    within: tuple[tuple[tuple[Floats, int], ...], ...]
-    values: tuple[tuple[Floats, int], ...]
+    weights: WideFloats
+    within: tuple[tuple[WideFloats, ...], ...]
+    values: tuple[WideFloats, ...]
 
     @property
     def always_accepts(self) -> bool:
@@ -343,10 +398,7 @@ class PartialSumsProposal:
 
     def mass(self, single: arb, bits: int) -> arb:
         """The mass for which a trial gives z with probability weight(z) / mass. The arguments are not used."""
-        within = sum(scale for tables in self.within for _, scale in tables)
-        return arb(float(self.values[0][0][0])) * power_of_two(
-            within + sum(scale for _, scale in self.values)
-        )
+        return self.values[0].ball(0)
 
     def _table(self, digits: Digits) -> Integers | None:
         """A table with probability (product of the rounded weights) / B, or None."""
@@ -354,31 +406,33 @@ class PartialSumsProposal:
         for k, layer in enumerate(self.steps.layers):
             part = slice(int(layer.starts[state]), int(layer.starts[state + 1]))
             after, sums = layer.after[part], layer.sums[part]
-            step = _chosen(
-                self.within[k][0][0][sums], self._next(k)[after], self.values[k], state, digits(place)
+            step = choose(
+                self.within[k][0].at(sums - layer.least),
+                self._next(k).at(after),
+                self.values[k].at(slice(state, state + 1)),
+                digits(place),
             )
             if step is None:
                 return None
             state, left = int(after[step]), int(sums[step])
             place += 1
             for j, cell in enumerate(layer.block[:-1].tolist()):
-                counts = np.arange(left + 1)
-                of_cell = self.weights[np.abs(counts - self.counts[cell])]
-                of_rest = self.within[k][j + 1][0][left::-1]
-                count = _chosen(of_cell, of_rest, self.within[k][j], left, digits(place))
+                # Beyond the largest count W has no room, and rounding must not leave any.
+                most = left if self.steps.largest is None else min(left, self.steps.largest)
+                counts = np.arange(most + 1)
+                of_cell = self.weights.at(np.abs(counts - self.counts[cell]))
+                of_rest = self.within[k][j + 1].at(left - counts)
+                count = choose(of_cell, of_rest, self.within[k][j].at(slice(left, left + 1)), digits(place))
                 if count is None:
                     return None
                 table[cell], left = count, left - count
                 place += 1
-            # A sum that is too large for the last cell has no weight of its own, only what rounding added.
-            if self.steps.largest is not None and left > self.steps.largest:
-                return None
             table[layer.block[-1]] = left
         return table
 
-    def _next(self, k: int) -> Floats:
+    def _next(self, k: int) -> WideFloats:
         """B of the states after layer k."""
-        return self.values[k + 1][0] if k + 1 < len(self.values) else np.ones(1)
+        return self.values[k + 1] if k + 1 < len(self.values) else ones(1)
 
     def _kept(self, distances: Integers, word: int, digits: Digits, place: int) -> bool:
         """Whether a table is kept, with probability (product of the weights) / (product of the rounded weights)."""
@@ -388,36 +442,10 @@ class PartialSumsProposal:
         def ratio() -> arb:
             share = arb(1)
             for distance in moved:
-                share = share * cell_weight(self.law, distance) / arb(float(self.weights[distance]))
+                share = share * cell_weight(self.law, distance) / self.weights.ball(distance)
             return share
 
         return is_below(ratio, word, lambda: digits(place))
-
-
-def _chosen(
-    first: Floats, second: Floats, whole: tuple[Floats, int], place: int, digits: Iterator[int]
-) -> int | None:
-    """Outcome j with probability first[j] second[j] / (whole[place] 2**scale), exactly; None with what is left.
-
-    The numerators and the denominator are whole multiples of 2**-2148, so that everything is compared in integers.
-    """
-    numerators = [_units(a) * _units(b) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
-    up_to = list(accumulate(numerators))
-    all_of_it = _units(float(whole[0][place])) << (_UNIT_BITS + whole[1])
-    uniform, bits = 0, 0
-    while True:
-        uniform, bits = uniform << 64 | next(digits), bits + 64
-        # Outcome j is the first with up_to[j] / all_of_it above the uniform number, which lies in [u, u + 1) / 2**bits.
-        lowest = bisect_right(up_to, uniform * all_of_it >> bits)
-        highest = bisect_left(up_to, -(-(uniform + 1) * all_of_it >> bits))
-        if lowest == highest:
-            return lowest if lowest < len(up_to) else None
-
-
-def _units(value: float) -> int:
-    """A float from 2**-1000 on as a multiple of 2**-1074."""
-    mantissa, exponent = math.frexp(value)
-    return int(mantissa * 2**53) << (exponent - 53 + _UNIT_BITS)
 
 
 def partial_sums_proposal(steps: PartialSums, law: Law, counts: Integers) -> PartialSumsProposal:
@@ -430,15 +458,12 @@ def partial_sums_proposal(steps: PartialSums, law: Law, counts: Integers) -> Par
     """
     weights = _weights(law, steps)
     within, values = [], []
-    after = np.ones(1)
+    after = ones(1)
     for layer in reversed(steps.layers):
         tables = _of_block(layer, weights, counts, steps.largest)
-        of_steps = tables[0][0][layer.sums] * after[layer.after]
-        before = np.repeat(np.arange(layer.starts.size - 1), np.diff(layer.starts))
-        summed = np.bincount(before, of_steps, layer.starts.size - 1)
-        values.append(_scaled(np.asarray(summed, dtype=np.float64)))
+        after = summed(tables[0].at(layer.sums - layer.least), after.at(layer.after), layer.starts)
+        values.append(after)
         within.append(tables)
-        after = values[-1][0]
     return PartialSumsProposal(steps, law, counts, weights, tuple(reversed(within)), tuple(reversed(values)))
 
 
@@ -478,37 +503,21 @@ def sampler_by_sums(counts: Integers, law: GeneralisedLaplace, steps: PartialSum
     return TrialSampler(partial_sums_proposal(steps, DiscreteLaplace(1 / law.epsilon), counts), counts.size)
 
 
-def _weights(law: Law, steps: PartialSums) -> Floats:
-    reach = max((int(layer.sums.max(initial=0)) for layer in steps.layers), default=0)
+def _weights(law: Law, steps: PartialSums) -> WideFloats:
+    reach = max((layer.reach for layer in steps.layers), default=0)
     with precision(_WEIGHT_BITS):
-        return np.array([max(round_up(cell_weight(law, d)), _TINY) for d in range(reach + 1)])
+        return wide_floats([cell_weight(law, d) for d in range(reach + 1)])
 
 
 def _of_block(
-    layer: Layer, weights: Floats, counts: Integers, largest: int | None
-) -> tuple[tuple[Floats, int], ...]:
-    """W of the cells from the j-th on, for j = 0, 1, ..., by their sum."""
-    sums = np.arange(int(layer.sums.max(initial=0)) + 1)
-    tables: list[tuple[Floats, int]] = []
+    layer: Layer, weights: WideFloats, counts: Integers, largest: int | None
+) -> tuple[WideFloats, ...]:
+    """W of the cells from the j-th on, for j = 0, 1, ..., by their sum from `Layer.least`."""
+    sums = layer.least + np.arange(layer.reach + 1)
+    tables: list[WideFloats] = []
     for cell in reversed(layer.block.tolist()):
-        of_cell = weights[np.abs(sums - counts[cell])]
+        of_cell = weights.at(np.abs(sums - counts[cell]))
         if largest is not None:
-            of_cell = of_cell[: largest + 1]
-        if not tables:
-            last = np.full(sums.size, _TINY)
-            last[: of_cell.size] = of_cell
-            tables.append((last, 0))
-            continue
-        # In a fixed order of additions, so that the floats are the same on every machine.
-        joined = np.zeros(sums.size)
-        for count, weight in enumerate(of_cell.tolist()):
-            joined[count:] += weight * tables[-1][0][: sums.size - count]
-        tables.append(_scaled(joined))
+            of_cell = of_cell.where(sums <= largest)
+        tables.append(convolved(of_cell, tables[-1]) if tables else of_cell)
     return tuple(reversed(tables))
-
-
-def _scaled(sums: Floats) -> tuple[Floats, int]:
-    """Sums of products, made larger than all errors, and divided by a power of two so that the largest is near 1."""
-    larger = sums * _UP + _TINY
-    _, scale = math.frexp(float(larger.max()))
-    return np.ldexp(larger, -scale), scale

@@ -402,7 +402,8 @@ class TrialSampler:
         while left.size:
             if trial >= MOST_TRIALS:
                 raise SolverError(
-                    f"An exact sampler rejected {trial} trials of one draw. Use the chain sampler."
+                    f"An exact sampler rejected {trial} trials of one draw. Use the chain sampler, or, if outputs are "
+                    "restricted, nonnegative outputs."
                 )
             # Fewer draws left, more trials each: the cells of a round stay within `ROUND_CELLS`.
             n = max(1, min(self.proposal.trials_at_once, at_once // left.size))

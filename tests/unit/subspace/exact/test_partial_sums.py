@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb
 from scipy.stats import chi2
 
 from tallyveil.errors import ConfigError
@@ -14,7 +15,6 @@ from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.subspace.constraints import ConstraintSystem, recognise
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.partial_sums import (
-    _units,
     draw_by_sums,
     partial_sums,
     partial_sums_proposal,
@@ -37,6 +37,15 @@ def by_list(system, counts, largest):
     """All tables with the sums of `counts` and no count above the largest."""
     tables = np.indices((largest + 1,) * len(counts)).reshape(len(counts), -1).T
     return tables[(system.totals(tables.T) == system.totals(np.array(counts))[:, None]).all(axis=0)]
+
+
+def fractions(numbers):
+    """Wide floats, exactly."""
+    pairs = zip(numbers.mantissas.tolist(), numbers.exponents.tolist(), strict=True)
+    return [
+        Fraction(mantissa) * Fraction(2) ** exponent if mantissa else Fraction(0)
+        for mantissa, exponent in pairs
+    ]
 
 
 def sampler_of(system, counts, law, largest):
@@ -85,21 +94,13 @@ def test_no_probability_is_above_one_and_the_mass_is_that_of_a_list(law):
     steps = partial_sums(recognise(CROSSING), CROSSING.totals(counts), None)
     proposal = partial_sums_proposal(steps, law, counts)
     for k, layer in enumerate(steps.layers):
-        values, scale = proposal.values[k]
-        for state, value in enumerate(values.tolist()):
+        of_steps = fractions(proposal.within[k][0].at(layer.sums - layer.least))
+        of_rest = fractions(proposal._next(k).at(layer.after))
+        for state, whole in enumerate(fractions(proposal.values[k])):
             part = slice(layer.starts[state], layer.starts[state + 1])
-            of_block, of_rest = (
-                proposal.within[k][0][0][layer.sums[part]],
-                proposal._next(k)[layer.after[part]],
-            )
-            used = sum(
-                Fraction(_units(a) * _units(b))
-                for a, b in zip(of_block.tolist(), of_rest.tolist(), strict=True)
-            )
-            whole = _units(value) * Fraction(2) ** (1074 + scale)
+            used = sum(a * b for a, b in zip(of_steps[part], of_rest[part], strict=True))
             assert used <= whole
-            # A state from which nothing can be completed has only what is added against underflow.
-            assert used >= whole * (1 - Fraction(1, 10**6)) or value < 2.0**-900
+            assert used >= whole * (1 - Fraction(1, 10**9))
     away = np.abs(by_list(CROSSING, counts, 4) - counts)
     if isinstance(law, DiscreteLaplace):
         weights = np.exp(-away.sum(axis=1) / float(law.scale))
@@ -179,3 +180,85 @@ def test_tables_that_are_too_many_or_without_end_are_refused():
     few = partial_sums(recognise(difference), np.array([1, 2]), 9)
     ends = {int(layer.block[0]): (layer.sums.min(), layer.sums.max()) for layer in few.layers}
     assert ends == {0: (3, 9), 1: (2, 8), 2: (0, 6)}
+
+
+def outcomes(first, second, whole):
+    """Probability of each outcome of `choose`."""
+    (denominator,) = fractions(whole)
+    return [a * b / denominator for a, b in zip(fractions(first), fractions(second), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "largest"), [((1, 0, 1, 1), 1), ((1, 1, 1, 1), 1), ((0, 0, 0), 0), ((2, 0, 2), 2), ((3, 1), 3)]
+)
+def test_no_table_above_the_largest_count_has_a_probability(counts, largest, monkeypatch):
+    """All choices of the trials are enumerated, with their exact probabilities."""
+    system = ConstraintSystem.from_sets([range(len(counts))], len(counts))
+    steps = partial_sums(recognise(system), system.totals(np.array(counts)), largest)
+    proposal = partial_sums_proposal(steps, DiscreteLaplace(Fraction(2)), np.array(counts))
+    probabilities, path = {}, []
+
+    def follow(first, second, whole, digits):
+        place, shares = len(path), outcomes(first, second, whole)
+        assert sum(shares) <= 1
+        ways = [j for j, share in enumerate(shares) if share]
+        path.append([ways, shares])
+        return ways[wanted[place]] if place < len(wanted) else ways[0]
+
+    monkeypatch.setattr("tallyveil.subspace.exact.partial_sums.choose", follow)
+    wanted = []
+    while True:
+        path.clear()
+        table = proposal._table(lambda place: iter(()))
+        taken = [*wanted, *[0] * (len(path) - len(wanted))]
+        probability = np.prod([shares[ways[i]] for (ways, shares), i in zip(path, taken, strict=True)])
+        probabilities[tuple(table.tolist())] = probability
+        while taken and taken[-1] + 1 == len(path[len(taken) - 1][0]):
+            taken.pop()
+        if not taken:
+            break
+        wanted = [*taken[:-1], taken[-1] + 1]
+    tables = by_list(system, counts, largest)
+    assert set(probabilities) == set(map(tuple, tables.tolist()))
+    weights = np.exp(-np.abs(tables - np.array(counts)).sum(axis=1) / 2)
+    for table, weight in zip(tables.tolist(), weights / weights.sum(), strict=True):
+        assert float(probabilities[tuple(table)]) == pytest.approx(weight, abs=1e-6)
+
+
+@pytest.mark.nightly
+def test_almost_no_trial_fails_where_most_of_a_block_is_out_of_reach():
+    """The sums of the block have up to 2**1099 times the weight of the sum 0, near which the tables are."""
+    n, weight, rate = 900, 60, 0.1
+    counts = np.array([0] * n + [weight * 400])
+    system = ConstraintSystem.from_matrix([[weight] * n + [1]])
+    steps = partial_sums(recognise(system), system.totals(counts), None)
+    mass = partial_sums_proposal(steps, DiscreteLaplace(Fraction(10)), counts).mass(arb(1), 128)
+    # Each unit in the block costs its own distance and that of the other cell.
+    wanted = (1 - np.exp(-rate * (weight + 1))) ** -n
+    assert float(mass) == pytest.approx(wanted, rel=2e-6)
+
+
+def test_counts_count_in_the_limit_on_work_where_they_do():
+    one_sum = ConstraintSystem.from_sets([[0, 1]], 2)
+    for total in (4 * 10**9, 10**10):
+        with pytest.raises(ConfigError, match="too many tables"):
+            partial_sums(recognise(one_sum), np.array([total]), None)
+    # A state with 2**20 steps at most, and a cell whose count is fixed.
+    pair = ConstraintSystem.from_sets([[0, 1], [1, 2], [0, 2]], 3)
+    with pytest.raises(ConfigError, match="too many tables"):
+        partial_sums(recognise(pair), np.array([2**21, 2**21, 2**21]), None)
+    fixed = ConstraintSystem.from_sets([[0], [1, 2], [2, 3]], 4)
+    steps = partial_sums(recognise(fixed), np.array([10**9, 2, 2]), None)
+    counts = np.array([10**9, 1, 1, 1])
+    drawn = counts + sampler_by_sums(counts, GeneralisedLaplace(Norm.L1, HALF), steps).draw(PLACE, range(3))
+    assert (drawn[:, 0] == 10**9).all()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_long_chain_of_constraints_has_an_end_in_any_order(order):
+    n = 30
+    links = np.eye(n, n + 1, dtype=np.int64) - np.eye(n, n + 1, 1, dtype=np.int64)
+    links[-1, -1] = 1
+    system = ConstraintSystem.from_matrix(links[::order])
+    steps = partial_sums(recognise(system), system.totals(np.array([1] * n + [2])), None)
+    assert max(layer.sums.max() for layer in steps.layers) <= 3
