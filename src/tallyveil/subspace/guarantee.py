@@ -146,7 +146,13 @@ def require_pairs(lattice: Lattice, law: LatticeLaw, distance: Fraction) -> None
         )
 
 
-def protected(nearest: NearestTables, law: LatticeLaw, distance: Fraction, neighbours: Neighbours) -> str:
+def protected(
+    nearest: NearestTables,
+    law: LatticeLaw,
+    distance: Fraction,
+    neighbours: Neighbours,
+    largest: int | None = None,
+) -> str:
     """Whom the guarantee protects, in sentences.
 
     Args:
@@ -154,17 +160,21 @@ def protected(nearest: NearestTables, law: LatticeLaw, distance: Fraction, neigh
         law: Law of the noise.
         distance: Distance of the protected pairs, in the law's norm; squared for the Gaussian.
         neighbours: The relation under which the budget is declared.
+        largest: Largest count of a table, a larger one of which is refused; None for no bound.
     """
+    between = "" if largest is None else f"The guarantee is between tables with counts from 0 to {largest}. "
     if nearest.one_record:
+        limit = "" if largest is None else f" and no count above {largest}"
         return (
-            "The guarantee covers the change of one record wherever that leaves the invariants as they are."
+            f"{between}The guarantee covers the change of one record wherever that leaves the invariants as they "
+            f"are{limit}."
         )
     # Rounded up, and never one: that case has returned above.
     records = max(2, -(-nearest.at_least // neighbours.answers_moved))
     said = (
-        "The guarantee is not about one record: no change of one record moves these counts and leaves the invariants "
-        f"as they are. The nearest tables that agree on them are at least {_in_words(law, nearest.at_least)} apart, "
-        f"which takes {records} records or more together."
+        f"{between}The guarantee is not about one record: no change of one record moves these counts and leaves the "
+        "invariants as they are. The nearest tables that agree on them are at least "
+        f"{_in_words(law, nearest.at_least)} apart, which takes {records} records or more together."
     )
     if nearest.at_least > size_at(law, distance):
         said += " None are within the distance stated, so by itself this noise protects nobody."

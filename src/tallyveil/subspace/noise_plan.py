@@ -123,7 +123,8 @@ class NoisePlan:
         total_variation: Upper bound on the total variation between the drawn noise and the law.
         restricted: Whether the law is restricted to tables without negative counts. The noise then depends on the true
             table, so that `draw` cannot make it: `subspace.nonnegative` and `subspace.exact.partial_sums` do.
-        largest: Largest count of a table of a restricted law; None for no bound.
+        largest: Largest count that the released table and the true one may have, between which the guarantee is; None
+            for no bound.
     """
 
     lattice: Lattice
@@ -299,13 +300,12 @@ def guarantee_record(
         "nearest_tables": {"size_at_least": nearest.at_least, "size_found": nearest.smallest},
         "about_one_record": nearest.one_record,
     }
-    who = protected(nearest, plan.law, distance, neighbours)
+    who = protected(nearest, plan.law, distance, neighbours, plan.largest)
     if plan.restricted:
         tables = restricted_tables(plan.largest)
-        both = "" if plan.largest is None else f" The guarantee is between {tables}."
         who = (
             f"Epsilon is twice that of the law, because the law is restricted to {tables}, and its normaliser depends "
-            f"on the true table.{both} {who}"
+            f"on the true table. {who}"
         )
     if isinstance(plan.law, GeneralisedGaussian):
         epsilon, whole = gaussian_delta(plan.law, int(distance), delta, plan.total_variation)

@@ -19,7 +19,9 @@ from flint import arb
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SolverError
+from tallyveil.exact import in_short
 from tallyveil.noise.balls import certified_floor, precision, rational
+from tallyveil.noise.laws import SMALLEST_PARAMETER
 from tallyveil.subspace.constraints import Structure, StructureKind
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import Lattice
@@ -78,7 +80,15 @@ def require_outputs(outputs: Outputs, law: LatticeLaw, lattice: Lattice, largest
                 "sums or a largest count bound all cells",
                 'Give [table] largest, or use norm = "l1", or add the total to [[constraints]].',
             )
-        most = LARGEST_RESTRICTED if by_tilted_cells(law, structure, largest) else LARGEST_NEAREST
+        tilted = by_tilted_cells(law, structure, largest)
+        if law.norm is Norm.L1 and not tilted and law.epsilon * SMALLEST_PARAMETER > 1:
+            raise _refused(
+                outputs,
+                f"epsilon is about {in_short(law.epsilon)}, and the restricted law in the l1 norm is drawn up to "
+                f"{1 / SMALLEST_PARAMETER} under these constraints",
+                "Give [mechanism] a smaller epsilon.",
+            )
+        most = LARGEST_RESTRICTED if tilted else LARGEST_NEAREST
         if lattice.n_cells > most:
             raise _refused(
                 outputs,

@@ -437,8 +437,9 @@ def test_compare_shows_how_far_groups_are_from_the_best(folder, tmp_path):
     )
     assert all(row["bound_mean"] is None for row in tracts["areas"])
     assert all(row["bound_mean"] <= row["second_mean"] for row in tracts["distances"])
-    with pytest.raises(BudgetError, match="--no-bypass"):
-        run("compare", plain, folder / "paper.parquet", *asked, "--grouped", "Block_Group")
+    for groups in ("Block_Group", "Tract"):
+        with pytest.raises(BudgetError, match=f"geounits of {groups} on the second spine are bypassed"):
+            run("compare", plain, folder / "paper.parquet", *asked, "--grouped", groups, "--cutoff", "400")
 
 
 def test_every_query_is_spared_by_its_rule(folder, tmp_path):

@@ -327,9 +327,14 @@ def test_sums_that_cross_and_tables_with_a_largest_count(tallyveil, tmp_path, no
     if outputs == "restricted":
         assert told["privacy"]["epsilon"] == 2
         assert told["noise"]["sampler"] == "partial sums"
-        said = "The guarantee is between tables with counts from 0 to 1."
-        assert (said in told["privacy"]["statement"]) is (largest == 1)
         assert (told["privacy"]["delta"] == 0) is (norm == "l1")
+    ledger = (out / "ledger.jsonl").read_text()
+    for said in (
+        "The guarantee is between tables with counts from 0 to 1.",
+        "leaves the invariants as they are and no count above 1.",
+    ):
+        assert (said in told["privacy"]["statement"]) is (largest == 1)
+        assert (said in ledger) is (largest == 1)
     assert verify(out).holds
 
 
@@ -345,6 +350,16 @@ def test_a_law_that_no_sampler_has_is_refused_before_the_spend(tallyveil, table,
     code, _, said = tallyveil("release", table, "--out", tmp_path / "out")
     assert code == BudgetError.exit_code, said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_restricted_law_that_is_too_narrow_is_refused_before_the_table_is_read(tallyveil, tmp_path):
+    path = tmp_path / "ages.toml"
+    path.write_text(CROSSING_AGE.replace('"2"', '"3000"').replace('"0.25"', '"300"'))
+    (tmp_path / "ages.csv").write_text("no table")
+    code, _, err = tallyveil("release", path, "--out", tmp_path / "out", "--insecure-test-key", "c")
+    assert code == ConfigError.exit_code
+    assert "epsilon is about 300" in err
+    assert "Nothing was read or spent" in err
 
 
 def test_a_largest_count_is_refused_where_it_is_not_kept(tallyveil, tmp_path, table):

@@ -1,7 +1,7 @@
 """The plan for the release of one table with exact invariants, as data: decided before the table is opened."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -188,7 +188,8 @@ class SubspacePlan:
     def description(self, noise: NoisePlan) -> str:
         """Description in the ledger: which table is released, and which neighbours its guarantee covers."""
         nearest = nearest_tables(noise.lattice, self.law, self.neighbours)
-        return f"table {self.name}. {protected(nearest, self.law, self.distance, self.neighbours)}"
+        said = protected(nearest, self.law, self.distance, self.neighbours, noise.largest)
+        return f"table {self.name}. {said}"
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data for `plan.json`."""
@@ -232,7 +233,8 @@ def noise_of(plan: SubspacePlan, observer: "SweepObserver | None" = None) -> Noi
     require_outputs(plan.outputs, plan.law, lattice, plan.largest)
     if plan.outputs is Outputs.RESTRICTED:
         return plan_restricted(lattice, plan.law, plan.largest)
-    return plan_noise(lattice, plan.law, plan.wish, plan.chain, observer)
+    # A table above the largest count is refused, so that the guarantee is between tables that keep to it.
+    return replace(plan_noise(lattice, plan.law, plan.wish, plan.chain, observer), largest=plan.largest)
 
 
 CONSTRAINTS: Final = "constraints.parquet"

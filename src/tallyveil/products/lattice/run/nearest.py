@@ -65,9 +65,10 @@ def nearest_table(
     )
     answer = solve_integer(program, _WHERE)
     if answer is None:
+        limit = "on" if largest is None else f"to {largest}"
         raise SolverError(
-            f"{_WHERE} does not exist: no table without negative counts has these invariants. If the table was one of "
-            "counts, please report this.",
+            f"{_WHERE} does not exist: no table with counts from 0 {limit} has these invariants. If the true table is "
+            "one, please report this.",
             code="check-failed",
         )
     moves = np.empty(2 * n, dtype=np.int64)

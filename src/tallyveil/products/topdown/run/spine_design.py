@@ -36,7 +36,7 @@ from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.distance_bounds import distance_bounds, joint_distance_bound
 from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.optimise import OptimisedSpine, further, optimise_spine
-from tallyveil.geography.spine import Spine, uniform_shares
+from tallyveil.geography.spine import GeounitShares, Spine, uniform_shares
 from tallyveil.geography.steps import FanOutLimit
 from tallyveil.geography.tables import family_columns, read_aimed, read_spine_file
 from tallyveil.plans.inputs import Regroup, with_protected
@@ -367,7 +367,8 @@ def comparison(
 
     Raises:
         GeographyError: the spines are not over the same blocks, or groups do not fit the second.
-        BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
+        BudgetError: a spine has more to spend than the strategy allows, or does not fit it; or bounds are wanted, and
+            geounits of the free groups' geolevels are bypassed.
     """
 
     families, spines, all_shares, parameters = [], [], [], []
@@ -385,6 +386,8 @@ def comparison(
         families.append(read_families(entities, spine, family))
         spines.append(spine)
         parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]
+    if free is not None:
+        _require_all_measured(spines[1], all_shares[1], free)
     # Both spines sort the same finest geounits differently: `rows_on_first` maps the second to the first, argsort back.
     rows_on_first = _rows(spines[0], spines[1])
     order = (np.argsort(rows_on_first), rows_on_first)
@@ -427,6 +430,19 @@ def comparison(
 
 
 _BOUNDS: Final = {"bound_mean": pl.Float64, "gap": pl.Float64}
+
+
+def _require_all_measured(spine: Spine, shares: GeounitShares | None, free: FreeGroups) -> None:
+    """Refuse bounds over groups some of which are bypassed, as other groups could have been bypassed instead."""
+    for geolevel in free.geolevels:
+        level = spine.level_index(geolevel)
+        # The children of a bypassed group replace it, and stand once more below themselves, not measured there.
+        levels = range(level, min(level + 2, spine.n_levels))
+        if shares is not None and not all(shares.measured(each).all() for each in levels):
+            raise BudgetError(
+                f"some geounits of {geolevel} on the second spine are bypassed, and which ones depends on the groups. "
+                "The bounds hold for groups that are all measured: build the spine with --no-bypass."
+            )
 
 
 def _least_deviations(
