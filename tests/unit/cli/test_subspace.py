@@ -355,7 +355,7 @@ def test_a_law_that_no_sampler_has_is_refused_before_the_spend(tallyveil, table,
 def test_a_restricted_law_that_is_too_narrow_is_refused_before_the_table_is_read(tallyveil, tmp_path):
     path = tmp_path / "ages.toml"
     path.write_text(CROSSING_AGE.replace('"2"', '"3000"').replace('"0.25"', '"300"'))
-    (tmp_path / "ages.csv").write_text("no table")
+    (tmp_path / "ages.csv").write_text("region,sex,age,persons\nnowhere,nobody,never,-1\n")
     code, _, err = tallyveil("release", path, "--out", tmp_path / "out", "--insecure-test-key", "c")
     assert code == ConfigError.exit_code
     assert "epsilon is about 300" in err

@@ -20,7 +20,9 @@ from tallyveil.subspace.exact.partial_sums import (
     partial_sums_proposal,
     sampler_by_sums,
 )
+from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
+from tallyveil.subspace.noise_plan import plan_restricted
 
 PLACE = NoiseAddress(NoiseSource(insecure_key("partial sums")), 0, 3)
 HALF = Fraction(1, 2)
@@ -177,6 +179,9 @@ def test_tables_that_are_too_many_or_without_end_are_refused():
     difference = ConstraintSystem.from_matrix([[1, -1, 0], [0, 1, -1]])
     with pytest.raises(ConfigError, match="infinitely many"):
         partial_sums(recognise(difference), np.array([1, 2]), None)
+    # The structure alone decides it, before any table is read.
+    with pytest.raises(ConfigError, match="one by one, do not say"):
+        plan_restricted(lattice_of(difference), GeneralisedLaplace(Norm.L1, HALF))
     few = partial_sums(recognise(difference), np.array([1, 2]), 9)
     ends = {int(layer.block[0]): (layer.sums.min(), layer.sums.max()) for layer in few.layers}
     assert ends == {0: (3, 9), 1: (2, 8), 2: (0, 6)}
