@@ -114,3 +114,5 @@ def test_invariants_that_no_counts_have_are_refused():
         nearest_table(
             np.array([-1, -1, 0, 0, 0, 0]), lattice_of(OVERLAPPING), OVERLAPPING.matrix, np.arange(6)
         )
+    with pytest.raises(SolverError, match="no table with counts from 0 to 1 has these"):
+        nearest_table(np.full(6, 2), lattice_of(OVERLAPPING), OVERLAPPING.matrix, np.arange(6), 1)
