@@ -30,7 +30,7 @@ from tallyveil.compare.job import (
 )
 from tallyveil.compare.methods.elsewhere import published_tables
 from tallyveil.compare.methods.method import Method, Office
-from tallyveil.compare.methods.topdown import published_release
+from tallyveil.compare.methods.topdown import published_release, with_budget
 from tallyveil.compare.outputs import UNMARKED, write_marked
 from tallyveil.compare.published import ExactLaw, Law, NoisyAnswers, Published, PublishedTable, observed_law
 from tallyveil.compare.results import Attacked
@@ -327,7 +327,11 @@ def _plan_of_control(sight: _Sight, work: Path) -> ReleasePlan:
     )
     stated = {item.name: getattr(sight.plan, item.name) for item in fields(StatedPlan)}
     alone = {**ALONE, "spine": None, "entities": None}
-    return ReleasePlan(**{**stated, **alone, "records": RecordsInput(path=path), "geography": geography})
+    plan = ReleasePlan(**{**stated, **alone, "records": RecordsInput(path=path), "geography": geography})
+    # Of derived records one changes here, where a person changes several: no more than the square of the noise's budget
+    # is needed for the same noise.
+    changed = sight.plan.strategy.records
+    return plan if changed == 1 else with_budget(plan, plan.spent / changed**2)
 
 
 def _true_input(sight: _Sight, file: AttackFile, out: Path, truth: Path) -> SharedInput:
