@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flint import arb
 
+from tallyveil.accounting.curves import betas_at
 from tallyveil.accounting.engines import choose, halves
 from tallyveil.accounting.engines.ball_tails import Enumeration
 from tallyveil.accounting.engines.choose import engine_for
@@ -57,6 +58,22 @@ def test_all_tails_enclose_those_of_one_table(name: str) -> None:
         if wanted.log_delta.width < 1e-14 and wanted.log_delta.lower > -60:
             assert tails.log_delta.width < 1e-10
         assert engine.log_deltas([epsilon])[0] == tails.log_delta
+
+
+@pytest.mark.parametrize("name", ["one loss", "no lattice", "Gaussian noise", "narrow"])
+def test_the_trade_off_function_is_as_close_as_that_of_one_table(name: str) -> None:
+    """Its tests reject between two losses, where rounded losses are on their side."""
+    law = LAWS[name]
+    engine, truth = Halves.build(law), Enumeration.build(law)
+    assert engine is not None
+    assert truth is not None
+    alphas = [Fraction(1, 20), Fraction(1, 3), Fraction(1, 2)]
+    for (_, beta), (_, exact) in zip(
+        betas_at(engine, law, alphas), betas_at(truth, law, alphas), strict=True
+    ):
+        assert beta.lower <= exact.upper
+        assert exact.lower <= beta.upper
+        assert beta.width < 1e-11
 
 
 def test_beyond_the_largest_loss_nothing_is_left_and_far_below_everything() -> None:
