@@ -412,7 +412,7 @@ def _tilted(factors: tuple[LossFactor, ...], width: float) -> TiltedFFT | None:
 
 
 def _dithered(law: Law, width: float) -> Dithered | None:
-    return Dithered.build(law, width, lambda part: engine_for(part, "auto", width))
+    return Dithered.build(law, width, lambda part: _without_failures(part, "auto", width))
 
 
 def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | None:
@@ -534,6 +534,7 @@ _ASKED_FOR: Final[dict[str, _Builder]] = {
 
 
 def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
+    """The engine of a law given that nothing fails; failures of its samples count elsewhere, and only once."""
     if not further(law):
         return choose_engine(of_integers(law), wanted, width)
     # Divergences add up (docs/proofs/real-noise.md, section 6).
@@ -541,11 +542,11 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     if any(isinstance(loss, UNKNOWN_LAW) for loss in law):
         # Refuses a loss without a divergence at once, and not amid a search.
         searched_divergence(law)
-        return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
+        return Between(RenyiUpper(law), _without_failures(lower, wanted, width), law, lower, _chord(law))
     # One sample of fixed size attains its bounds at every epsilon.
     if lower != merged_law(law) and not _is_one_of_fixed_size(law):
         upper = _without_rho(law, wanted, width)
-        return Between(upper, engine_for(lower, wanted, width), law, lower, _chord(law))
+        return Between(upper, _without_failures(lower, wanted, width), law, lower, _chord(law))
     # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
