@@ -28,7 +28,7 @@ from tallyveil.accounting.engines.tails import (
     tails_by_chords,
     within_floats,
 )
-from tallyveil.accounting.losses import Law, mirrored
+from tallyveil.accounting.losses import Law, SampledLoss, mirrored
 from tallyveil.accounting.numbers import Bounds, log_of, round_up
 from tallyveil.accounting.renyi import (
     BITS,
@@ -178,7 +178,10 @@ class WithFailure:
         second = Bounds(
             of_rest.log_second.lower + less.lower - _SLACK, of_rest.log_second.upper + less.upper + _SLACK
         )
-        return Tails(mixed[0], Bounds(second.lower, min(second.upper, 0.0)), mixed[1])
+        # Under Q the rest of samples that may fail has a mass above 1, and its bounds end at 1: then nothing is known.
+        may_fail = any(isinstance(loss, SampledLoss) and loss.failure for loss in self.law)
+        unknown = may_fail and of_rest.log_second.upper >= 0
+        return Tails(mixed[0], Bounds(second.lower, 0.0 if unknown else min(second.upper, 0.0)), mixed[1])
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon."""

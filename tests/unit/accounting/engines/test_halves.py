@@ -14,6 +14,7 @@ from tallyveil.accounting.engines.choose import engine_for
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.halves import Halves
+from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
@@ -22,6 +23,7 @@ from tallyveil.accounting.losses import (
     ResponseLoss,
     SampledLoss,
 )
+from tallyveil.accounting.numbers import Bounds
 
 LAPLACE = LaplaceLoss(Fraction(7, 3), 2, 3)
 LAWS = {
@@ -80,6 +82,10 @@ def test_beyond_the_largest_loss_nothing_is_left_and_far_below_everything() -> N
     engine = Halves.build(LAWS["no lattice"])
     assert engine is not None
     assert engine.log_deltas([100])[0].upper == -math.inf
+    largest = max(Fraction(loss) for loss in Enumeration.build(LAWS["no lattice"]).probabilities)
+    nothing = Bounds(-math.inf, -math.inf)
+    assert engine.log_tails(largest) == Tails(nothing, nothing, nothing)
+    assert engine.log_deltas([largest - Fraction(1, 10**9)])[0].lower > -math.inf
     below = engine.log_tails(-100)
     assert below.log_first.lower > -1e-12
     assert below.log_first.upper == 0
