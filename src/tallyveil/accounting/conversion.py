@@ -65,7 +65,7 @@ def epsilon_at(engine: LossEngine, factors: Law, delta: Fraction) -> Bounds:
     if delta >= 1 or not factors:
         return Bounds(0.0, 0.0)
     if isinstance(engine, WithFailure | Between):
-        return _of_parts(engine, delta)
+        return _of_parts(engine, factors, delta)
     # At delta 0 epsilon is the largest loss; for any other delta no search needs to look beyond it.
     most = _greatest(factors)
     if delta == 0:
@@ -98,10 +98,11 @@ def _rough(engine: LossEngine) -> LossEngine:
     return first.rough() if isinstance(first, Dithered) else engine
 
 
-def _of_parts(engine: WithFailure | Between, delta: Fraction) -> Bounds:
+def _of_parts(engine: WithFailure | Between, factors: Law, delta: Fraction) -> Bounds:
     """The smallest epsilon of two enclosing engines, or of the rest at what failures leave of delta."""
     if isinstance(engine, Between):
-        upper = epsilon_at(engine.upper, engine.upper_law, delta).upper
+        # The law that costs no less may have a larger loss than any of the truth.
+        upper = min(epsilon_at(engine.upper, engine.upper_law, delta).upper, _greatest(factors).upper)
         return Bounds(min(epsilon_at(engine.lower, engine.lower_law, delta).lower, upper), upper)
     less, more = engine.deltas_of_rest(delta)
     # Below 0 nothing is left: failures alone exceed delta, at whatever epsilon.

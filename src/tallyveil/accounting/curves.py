@@ -271,10 +271,11 @@ def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[t
 
 
 def _of_nobody(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction) -> Bounds | None:
-    """The error of the test that rejects above loss 0, if it makes next to no error of either kind."""
+    """The error of the test that rejects above the first loss from 0 on, if next to no error of either kind is made."""
     if zcdp_cost(factors) <= _PROTECTS_NOBODY or alpha in {0, 1}:
         return None
-    level, missed = _point(engine, Fraction(0), lattice_of(factors).step)
+    lattice = lattice_of(factors)
+    level, missed = _point(engine, lattice.offset % lattice.step, lattice.step)
     if level.upper <= fraction_bounds(alpha).lower and missed.upper <= _NO_ERROR:
         return Bounds(0.0, missed.upper)
     return None
@@ -302,9 +303,10 @@ def _on_lattice(
         return lattice.offset + spacing * index
 
     wanted = log_bounds_of(alpha).lower
+    beside = lattice.step / 2
 
     def passes(index: int) -> bool:
-        return engine.log_tails(loss(index)).log_second.upper <= wanted
+        return engine.log_tails(loss(index) + beside).log_second.upper <= wanted
 
     # `passes` is certified, but monotone only up to the bounds. Any index found gives valid bounds.
     index = _first(passes, _index_guess(factors, alpha, lattice.offset, spacing))
@@ -354,7 +356,8 @@ def search_cost(law: Law) -> float:
 
 def _point(engine: LossEngine, loss: Fraction, step: Fraction) -> tuple[Bounds, Bounds]:
     """(alpha, beta) of the test that rejects above a lattice point."""
-    alpha = engine.log_tails(loss).log_second
+    # Between two lattice points the same losses lie above as on the lower one, and rounded losses are on their side.
+    alpha = engine.log_tails(loss + step / 2).log_second
     beta = engine.log_tails(-loss - step / 2).log_second  # Q(L >= -loss): no lattice point lies between
     return exponential(alpha), exponential(beta)
 

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from tallyveil.accounting.conversion import about_epsilon, epsilon_at, real_number
 from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.curves import betas_at, knot_at, search_cost
-from tallyveil.accounting.engines.choose import engine_for, first_asked
+from tallyveil.accounting.engines.choose import engine_for, engines_within
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
+from tallyveil.accounting.engines.enclosing import Between
 from tallyveil.accounting.engines.lattice_points import are_floats
 from tallyveil.accounting.engines.shared import FAR, WIDEST, LatticeNoise, takes, worst_epsilon
 from tallyveil.accounting.engines.shared import NAME as SHARED
@@ -289,8 +290,10 @@ class Guarantee:
 
         It is above `width` if the losses return to their full size too often for that one. The bounds hold there too.
         """
-        engines = map(first_asked, self._asked)
-        return max((engine.width for engine in engines if isinstance(engine, Dithered)), default=None)
+        return max((part.width for part in self._within() if isinstance(part, Dithered)), default=None)
+
+    def _within(self) -> Iterator[LossEngine]:
+        return (part for engine in self._asked for part in engines_within(engine))
 
     def wider(self, epsilon: Bounds | None = None) -> float | None:
         """Width that bounds on an epsilon have instead of `width`; None if it was reached.
@@ -299,8 +302,10 @@ class Guarantee:
             epsilon: The bounds; without them, the width is that of the engines.
         """
         widths = [self.width_reached or 0.0]
-        # A contour that very many alternatives share may need a width of its own at each delta.
-        if epsilon is not None and self.is_shared and epsilon.width > FAR * self.width:
+        # A contour that very many alternatives share may need a width of its own at each delta. Two laws that enclose
+        # the truth are as far apart as they are. An infinite epsilon has no width.
+        apart = self.is_shared or any(isinstance(part, Between) for part in self._within())
+        if epsilon is not None and apart and FAR * self.width < epsilon.width < math.inf:
             widths.append(epsilon.width)
         return max(widths) if max(widths) > self.width else None
 

@@ -9,9 +9,11 @@ import pytest
 
 from tallyveil.accounting import conversion
 from tallyveil.accounting.conversion import epsilon_at, real_number
+from tallyveil.accounting.engines.ball_tails import Enumeration
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
+from tallyveil.accounting.engines.enclosing import Between
 from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, LossEngine, Tails, log_delta_of
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, lattice_of
+from tallyveil.accounting.losses import ExponentialLoss, GaussianLoss, LaplaceLoss, lattice_of
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import BudgetError, SolverError
 
@@ -81,6 +83,22 @@ def test_an_engine_that_knows_nothing_is_refused_or_gives_the_largest_loss() -> 
     found = epsilon_at(Blank(), LAPLACES, Fraction(1, 100))
     assert found.lower == 0.0
     assert found.upper == pytest.approx(1.0)
+
+
+def test_no_epsilon_is_above_the_largest_loss_of_the_truth() -> None:
+    """Real Laplace noise that covers discrete Laplace noise has a larger one."""
+    law = (LaplaceLoss(Fraction(300), 300, 2),)
+    upper_law, lower_law = (ExponentialLoss(1 + Fraction(part, 360_000), 2) for part in (1, 0))
+    engines = [Enumeration.build((one,)) for one in (upper_law, lower_law)]
+    assert engines[0] is not None
+    assert engines[1] is not None
+    between = Between(engines[0], engines[1], (upper_law,), (lower_law,), 0.01)
+    assert epsilon_at(between, (upper_law,), Fraction(0)).upper > 2
+    for delta in (Fraction(0), Fraction(1, 10**30)):
+        bounds = epsilon_at(between, law, delta)
+        assert bounds.upper == 2
+        assert bounds.lower <= 2
+    assert epsilon_at(between, law, Fraction(0)).lower == 2
 
 
 def test_a_steep_guess_does_not_leave_the_bracket() -> None:

@@ -338,6 +338,16 @@ def test_noise_that_protects_nobody_needs_no_search(monkeypatch) -> None:
     assert curves._of_nobody(choose_engine(less), less, Fraction(1, 100)) is None  # its error is 1e-150 or so
 
 
+def test_the_test_at_loss_0_counts_losses_half_a_step_beside_it(monkeypatch) -> None:
+    """Losses of an odd number of steps lie there, and none at 0."""
+    factors = (LaplaceLoss(Fraction(1), 1, 1),)
+    monkeypatch.setattr(curves, "_PROTECTS_NOBODY", 0.0)
+    monkeypatch.setattr(curves, "_NO_ERROR", 1.0)
+    alpha = Fraction(1, 20)
+    beta = curves._of_nobody(choose_engine(factors), factors, alpha)
+    assert beta is None or beta.upper >= 1 - float(alpha) * math.e
+
+
 def test_both_ends_hold_in_exact_arithmetic() -> None:
     """Also where the chord ends far below where it begins, and for losses whose exponential floats round most."""
     random = np.random.default_rng(8)

@@ -10,7 +10,7 @@ import pytest
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting import guarantee as module
 from tallyveil.accounting.engines.choose import ENGINES
-from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
+from tallyveil.accounting.events import ApproximateDP, DiscreteGaussian, DiscreteLaplace, Gaussian
 from tallyveil.accounting.guarantee import Guarantee, compose
 from tallyveil.accounting.losses import Choice, GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError
@@ -43,6 +43,20 @@ def test_epsilon_at_the_ends_of_delta() -> None:
     total = guarantee(GAUSSIAN).advantage()
     assert guarantee(GAUSSIAN).epsilon(total.upper * (1 + 1e-9)).upper == 0
     assert guarantee(GAUSSIAN).epsilon(total.lower * (1 - 1e-9)).lower > 0
+
+
+def test_the_width_of_two_laws_that_enclose_the_truth_is_stated() -> None:
+    fine = guarantee(DiscreteLaplace(5000, 5000), Gaussian(1))
+    bounds = fine.epsilon("1e-6")
+    assert fine.width_reached == 1e-9
+    assert fine.wider() is None
+    assert fine.wider(bounds) == bounds.width > 8e-9
+    failing = guarantee(DiscreteLaplace(5000, 5000), Gaussian(1), ApproximateDP(1, "1e-9"))
+    assert failing.width_reached == 1e-9
+    assert failing.wider(failing.epsilon("1e-6")) > 8e-9
+    # Failures alone exceed this delta: an infinite epsilon has no width.
+    assert failing.epsilon("1e-10").upper == math.inf
+    assert failing.wider(failing.epsilon("1e-10")) is None
 
 
 @pytest.mark.parametrize("delta", [-1, "-1e-5", math.nan, math.inf, "much", "1e-999999999", None, "1/0"])

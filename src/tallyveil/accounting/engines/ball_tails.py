@@ -430,7 +430,7 @@ class Enumeration(DeltaByTails):
     def logarithms(self) -> tuple[tuple[Fraction, ...], tuple[Bounds, ...]]:
         """Every loss, and the logarithm of its probability under P; for losses without a density."""
         with precision(self.bits):
-            chances = [float_bounds(_at(ball, 0).log()) for ball in self.probabilities.values()]
+            chances = [log_bounds(_at(ball, 0)) for ball in self.probabilities.values()]
         return tuple(self.probabilities), tuple(chances)
 
 

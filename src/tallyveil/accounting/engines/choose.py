@@ -4,12 +4,12 @@ The engines differ in speed and in what they accept, never in meaning: each give
 
 Integer noise alone. The choice under "auto" is the first engine of `_ON_LATTICE`, and then of `_OF_TRANSFORMS`, that
 takes the losses: the closed form, the quadrature, the tilted FFT; enumeration if there is no Gaussian noise of usual
-variance; the dithered contour; enumeration with Gaussian noise, also where it is quicker than a contour of many nodes;
-the contour beside losses with few values; and the contour at a larger width. The first three need a lattice that all
-losses share. Three engines may have wide bounds far out, and have a second one that is asked there too
-(`FallbackEngine`): the tilted FFT helps the quadrature, the contour beside losses with few values helps that of all
-losses, where few atoms of small variance or a few large losses of samples carry the tail, and enumeration, which cuts
-Gaussian noise off, is made to cut less.
+variance; upper bounds alone by Renyi divergences if epsilon is beyond all use; the dithered contour; enumeration with
+Gaussian noise, also where it is quicker than a contour of many nodes; the contour beside losses with few values; and
+the contour at a larger width. The first three need a lattice that all losses share. Three engines may have wide bounds
+far out, and have a second one that is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, the
+contour beside losses with few values helps that of all losses, where few atoms of small variance or a few large losses
+of samples carry the tail, and enumeration, which cuts Gaussian noise off, is made to cut less.
 
 Any other law is taken apart:
 
@@ -32,7 +32,7 @@ Any other law is taken apart:
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -131,8 +131,9 @@ _PROTECTS_NOBODY: Final = 1e8
 have phases that floats do not tell apart."""
 
 _FINE_STEPS: Final = 1 << 8
-"""Steps that an answer with discrete Laplace noise moves from which real Laplace noise may stand for it. The largest
-losses of both bounds differ by a quarter of their square, divided by the square of this: 4e-6 of it at most."""
+"""Steps that an answer with discrete Laplace noise moves from which real Laplace noise may stand for it. For one answer
+with the largest loss l those of both bounds differ by (l / steps)^2 / 4, which is 4e-6 l^2 at most; for n answers by n
+times that."""
 
 STEPS: Final = 10_000
 """Standard deviation of the integer noise that stands for normal noise, about."""
@@ -194,7 +195,8 @@ class FallbackEngine:
     Attributes:
         fast: The engine that is asked first.
         build: Makes the engine that is asked too where the first one's bounds are wide. The answer is then the
-            intersection of both. Most compositions never need it, and some take long to prepare.
+            intersection of both. Most compositions never need it, and some take long to prepare. It returns the fast
+            engine where there is no other one, which is then not asked again.
         wide: Relative width of the bounds of delta or of Q above which they count as wide.
         name: Name of the fast engine.
     """
@@ -219,7 +221,8 @@ class FallbackEngine:
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Certified tails above `epsilon`."""
         tails = self.fast.log_tails(epsilon)
-        if tails.log_delta.width <= self.wide and tails.log_second.width <= self.wide:
+        narrow = tails.log_delta.width <= self.wide and tails.log_second.width <= self.wide
+        if narrow or self.general is self.fast:
             return tails
         # Both are valid, so their intersection is, and the second engine can only help.
         return narrower(tails, self.general.log_tails(epsilon))
@@ -229,7 +232,7 @@ class FallbackEngine:
         fast = self.fast.log_deltas(epsilons)
         # Negated, so that a width that is no number counts as wide, too.
         wide = np.flatnonzero(~(fast.width <= self.wide))
-        if not wide.size:
+        if not wide.size or self.general is self.fast:
             return fast
         # Only the epsilons with wide bounds are asked of the second engine, which may take seconds to build.
         others = self.general.log_deltas([epsilons[i] for i in wide.tolist()])
@@ -242,6 +245,22 @@ class FallbackEngine:
 def first_asked(engine: LossEngine) -> LossEngine:
     """The engine itself, or that of an engine with a fallback which is asked first."""
     return engine.fast if isinstance(engine, FallbackEngine) else engine
+
+
+def engines_within(engine: LossEngine) -> Iterator[LossEngine]:
+    """The engine itself and all those that its bounds are made of, but for second engines, which few epsilons need."""
+    yield engine
+    match engine:
+        case Between(upper, lower):
+            parts: tuple[LossEngine, ...] = (upper, lower)
+        case WithFailure() | Conditioned():
+            parts = (engine.rest,)
+        case FallbackEngine(fast):
+            parts = (fast,)
+        case _:
+            parts = ()
+    for part in parts:
+        yield from engines_within(part)
 
 
 def engine_for(law: Law, wanted: str, width: float) -> LossEngine:
@@ -412,7 +431,7 @@ def _tilted(factors: tuple[LossFactor, ...], width: float) -> TiltedFFT | None:
 
 
 def _dithered(law: Law, width: float) -> Dithered | None:
-    return Dithered.build(law, width, lambda part: engine_for(part, "auto", width))
+    return Dithered.build(law, width, lambda part: _without_failures(part, "auto", width))
 
 
 def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | None:
@@ -534,6 +553,7 @@ _ASKED_FOR: Final[dict[str, _Builder]] = {
 
 
 def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
+    """The engine of a law given that nothing fails; failures of its samples count elsewhere, and only once."""
     if not further(law):
         return choose_engine(of_integers(law), wanted, width)
     # Divergences add up (docs/proofs/real-noise.md, section 6).
@@ -541,11 +561,11 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     if any(isinstance(loss, UNKNOWN_LAW) for loss in law):
         # Refuses a loss without a divergence at once, and not amid a search.
         searched_divergence(law)
-        return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
+        return Between(RenyiUpper(law), _without_failures(lower, wanted, width), law, lower, _chord(law))
     # One sample of fixed size attains its bounds at every epsilon.
     if lower != merged_law(law) and not _is_one_of_fixed_size(law):
         upper = _without_rho(law, wanted, width)
-        return Between(upper, engine_for(lower, wanted, width), law, lower, _chord(law))
+        return Between(upper, _without_failures(lower, wanted, width), law, lower, _chord(law))
     # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)

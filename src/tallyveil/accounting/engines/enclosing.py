@@ -28,7 +28,7 @@ from tallyveil.accounting.engines.tails import (
     tails_by_chords,
     within_floats,
 )
-from tallyveil.accounting.losses import Law, mirrored
+from tallyveil.accounting.losses import Law, SampledLoss, mirrored
 from tallyveil.accounting.numbers import Bounds, log_of, round_up
 from tallyveil.accounting.renyi import (
     BITS,
@@ -38,11 +38,16 @@ from tallyveil.accounting.renyi import (
     saved_ball,
     searched_divergence,
 )
+from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
 
 # Rounding of the few operations on logarithms here: 4.5 units in the last place. Twice of it would show in the
 # sixteenth digit alone; below about 1 unit, the bounds would not be certain.
 _SLACK = 1e-15
+
+_CROSSING = 1e-9
+"""By how much bounds from two engines may cross, relative to 1 + |ln delta|. Each engine rounds outwards, so that they
+should not cross at all. More than this is no rounding: logarithms are computed to about 1e-13."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,22 @@ class Between:
         return tails_by_chords(self, epsilon, self.chord)
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
-        """Certified ln delta at each epsilon."""
+        """Certified ln delta at each epsilon.
+
+        Raises:
+            SolverError: the bounds contradict each other, which is an error of an engine.
+        """
         upper = self.upper.log_deltas(epsilons).upper
-        # Two engines, each rounded by itself, could cross in the last place where both laws are nearly the same.
-        return ManyBounds(np.minimum(self.lower.log_deltas(epsilons).lower, upper), upper)
+        lower = self.lower.log_deltas(epsilons).lower
+        # Both are certified and cannot cross but by rounding in the last places. More would be a false claim of either.
+        slack = _CROSSING * (1 + np.where(np.isfinite(upper), np.abs(upper), 0.0))
+        if np.any(lower > upper + slack):
+            raise SolverError(
+                f"the lower bound of delta from the engine {self.lower.name} is above the upper bound from the engine "
+                f"{self.upper.name}, so one of them is wrong. Please report the events of this composition: it is an "
+                "error of Tallyveil."
+            )
+        return ManyBounds(np.minimum(lower, upper), upper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +178,10 @@ class WithFailure:
         second = Bounds(
             of_rest.log_second.lower + less.lower - _SLACK, of_rest.log_second.upper + less.upper + _SLACK
         )
-        return Tails(mixed[0], Bounds(second.lower, min(second.upper, 0.0)), mixed[1])
+        # Under Q the rest of samples that may fail has a mass above 1, and its bounds end at 1: then nothing is known.
+        may_fail = any(isinstance(loss, SampledLoss) and loss.failure for loss in self.law)
+        unknown = may_fail and of_rest.log_second.upper >= 0
+        return Tails(mixed[0], Bounds(second.lower, 0.0 if unknown else min(second.upper, 0.0)), mixed[1])
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon."""

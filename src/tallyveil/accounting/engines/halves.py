@@ -73,7 +73,9 @@ class Halves:
         weights: ln W.
         gaps: ln G.
         slip: By how much a value, or a distance of values, may be off, without the rounding of epsilon.
-        cut: Logarithms of the probabilities that the tables do not hold, under P and under Q, at most.
+        cut: Logarithms of the probabilities that the tables do not hold, under P and under Q, at most. The latter is
+            right for laws of mass 1 under Q alone, which samples that may fail do not have.
+        greatest: The largest loss that the tables hold, or a little above it.
         name: That of other enumerations.
     """
 
@@ -85,6 +87,7 @@ class Halves:
     gaps: _Logs
     slip: float
     cut: tuple[float, float]
+    greatest: Fraction
     name: str = field(default="direct", compare=False)
 
     @property
@@ -146,6 +149,7 @@ class Halves:
                 _Logs.of(gaps[:0:-1]),
                 slip + 2 * UNIT * float(np.abs(firsts).max() + np.abs(seconds).max()),
                 cut,
+                max(left.probabilities) + max(right.probabilities) + left.slip + right.slip,
             )
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
@@ -163,6 +167,9 @@ class Halves:
 
     def _ends(self, epsilon: Fraction, side: int) -> tuple[float, float, float]:
         """Bounds on ln P(L > epsilon), ln Q(L > epsilon) and ln delta, from below for -1 and from above for 1."""
+        # No loss is above the largest one, however epsilon and the values are rounded.
+        if self.is_whole and epsilon >= self.greatest:
+            return -math.inf, -math.inf, -math.inf
         chances, sums, weights, gaps = (
             (logs.upper if side > 0 else logs.lower)
             for logs in (self.chances, self.sums, self.weights, self.gaps)

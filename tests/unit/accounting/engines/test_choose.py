@@ -13,7 +13,7 @@ from tallyveil.accounting.engines import choose
 from tallyveil.accounting.engines.ball_tails import OneSample
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper
+from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.halves import Halves
 from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, ManyBounds, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
@@ -65,6 +65,33 @@ def test_the_second_engine_is_asked_where_the_first_one_is_wide_and_nowhere_else
     assert engine.log_deltas([1.0, 3.0]).lower.tolist() == [-2.1, -2.125]
     assert asked == []
     assert engine.general is engine.general
+
+
+def test_a_fast_engine_without_a_second_one_is_asked_once() -> None:
+    asked: list[float | Fraction] = []
+
+    @dataclass(frozen=True)
+    class Counted(Stated):
+        def log_tails(self, epsilon: float | Fraction) -> Tails:
+            asked.append(epsilon)
+            return Stated.log_tails(self, epsilon)
+
+    alone = Counted({1.0: 9.0})
+    engine = FallbackEngine(alone, lambda: alone, 0.125)
+    assert engine.log_tails(1.0) == Stated.log_tails(alone, 1.0)
+    assert engine.log_deltas([1.0])[0] == Bounds(-11.0, -2.0)
+    assert asked == [1.0, 1.0]
+
+
+def test_engines_within_others_are_all_seen() -> None:
+    fast, low, rest = Stated({}, "fast"), Stated({}, "low"), Stated({}, "rest")
+    conditioned = Conditioned((), (), Fraction(0), rest, 0.1)
+    between = Between(
+        FallbackEngine(fast, NoLoss), WithFailure(Fraction(0), Fraction(1), low, ()), (), (), 0.1
+    )
+    names = [engine.name for engine in choose.engines_within(between) if isinstance(engine, Stated)]
+    assert names == ["fast", "low"]
+    assert list(choose.engines_within(conditioned)) == [conditioned, rest]
 
 
 def test_a_wide_probability_alone_is_enough_to_ask_again() -> None:

@@ -8,10 +8,12 @@ from flint import arb
 
 from tallyveil.accounting.engines import enclosing
 from tallyveil.accounting.engines.ball_tails import Normal
+from tallyveil.accounting.engines.choose import NoLoss, engine_for
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.tails import float_bounds
-from tallyveil.accounting.losses import NormalLoss
+from tallyveil.accounting.losses import LaplaceLoss, NormalLoss, ResponseLoss, SampledLoss
 from tallyveil.accounting.numbers import Bounds
+from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
 
 MU_SQUARED = Fraction(3, 2)
@@ -84,11 +86,26 @@ def test_between_takes_each_side_from_its_engine() -> None:
         found = engine.log_deltas([epsilon, 1.0])[0]
         assert found.lower == low.log_tails(epsilon).log_delta.lower
         assert found.upper == high.log_tails(epsilon).log_delta.upper
-    # Engines that answer the wrong way round cannot make bounds that are out of order.
-    turned = Between(low, high, LAW, LAW, 0.01).log_deltas([1.0])[0]
-    assert turned.lower == turned.upper == low.log_tails(1.0).log_delta.upper
+    # Engines the wrong way round contradict each other.
+    with pytest.raises(SolverError, match="one of them is wrong"):
+        Between(low, high, LAW, LAW, 0.01).log_deltas([1.0])
+    # Delta of no losses is 0 from 0 on, so that any lower bound above it is wrong.
+    with pytest.raises(SolverError, match="one of them is wrong"):
+        Between(NoLoss(), high, (), LAW, 0.01).log_deltas([1.0])
+    assert Between(NoLoss(), NoLoss(), (), (), 0.01).log_deltas([1.0])[0].upper == -math.inf
     assert engine.log_tails(1.0).log_delta == engine.log_deltas([1.0])[0]
     assert engine.log_tails(1.0).log_first.lower <= low.log_tails(1.0).log_first.upper
+
+
+def test_of_samples_that_may_fail_nothing_is_known_where_the_rest_has_all_of_the_other_law() -> None:
+    """The rest has the mass 1 / (1 - D) there, which its bounds do not show."""
+    sample = SampledLoss(ResponseLoss(Fraction(1), 3), Fraction(1, 2), Fraction(1, 10))
+    engine = engine_for((sample, LaplaceLoss(Fraction(7, 3), 1, 1)), "auto", 1e-9)
+    assert isinstance(engine, WithFailure)
+    far, near = engine.log_tails(-30), engine.log_tails(0.3)
+    # Under Q nothing fails and every loss is above -30, so that the probability is 1.
+    assert far.log_second.upper == 0.0
+    assert near.log_second.upper < -0.5
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 3.0])

@@ -145,3 +145,12 @@ def test_too_many_sums_of_samples_are_left_to_other_engines() -> None:
         Enumeration.build((SampledLoss(ResponseLoss(Fraction(1), 3), Fraction(1, 2), multiplicity=9999),))
         is None
     )
+
+
+def test_a_probability_in_a_ball_that_holds_zero_has_an_upper_bound_alone() -> None:
+    table = Enumeration({Fraction(0): arb("0.5"), Fraction(1): arb(0, 1)}, 64, is_whole=True)
+    values, logs = table.logarithms()
+    assert values == (0, 1)
+    assert logs[0].lower <= math.log(0.5) <= logs[0].upper
+    assert logs[1].lower == -math.inf
+    assert 0 >= logs[1].upper >= -1e-8

@@ -161,3 +161,28 @@ def test_failures_of_all_kinds_combine_exactly_or_in_balls(monkeypatch: pytest.M
     assert math.isclose(
         _failures((FailureLoss(Fraction(1, 10**12), 10**6),))[0], -math.expm1(-1e-6), rel_tol=1e-9
     )
+
+
+FAILING = SampledLoss(ResponseLoss(Fraction(1), 3), Fraction(1, 2), Fraction(1, 10))
+FIXED_SIZE = SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 10), changed=True, multiplicity=2)
+
+
+def test_failures_on_samples_are_taken_out_once_in_lower_bounds_too() -> None:
+    engine = engine_for((FIXED_SIZE, FAILING), "auto", 1e-3)
+    assert isinstance(engine, WithFailure)
+    assert isinstance(engine.rest, Between)
+    # Of the rest nothing is left far out, and of the whole the failure alone: a twentieth.
+    assert engine.rest.lower.log_deltas([50])[0].upper < -50
+    far = engine.log_deltas([50])[0]
+    assert far.lower == pytest.approx(math.log(0.05), abs=1e-9)
+    assert far.upper == pytest.approx(math.log(0.05), abs=1e-9)
+
+
+def test_failures_on_samples_are_not_taken_out_of_what_is_left_without_other_samples() -> None:
+    engine = choose._dithered((FIXED_SIZE, FAILING), 1e-3)
+    assert engine is not None
+    assert engine._stays is not None
+    _, rest = engine._stays
+    assert not isinstance(rest, WithFailure)
+    # Without other samples nothing but the response is left, whose largest loss is below 1.
+    assert rest.log_deltas([2])[0].upper == -math.inf

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from flint import arb
 
+from tallyveil.accounting.curves import betas_at
 from tallyveil.accounting.engines import choose, halves
 from tallyveil.accounting.engines.ball_tails import Enumeration
 from tallyveil.accounting.engines.choose import engine_for
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.halves import Halves
+from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
@@ -21,6 +23,7 @@ from tallyveil.accounting.losses import (
     ResponseLoss,
     SampledLoss,
 )
+from tallyveil.accounting.numbers import Bounds
 
 LAPLACE = LaplaceLoss(Fraction(7, 3), 2, 3)
 LAWS = {
@@ -59,10 +62,30 @@ def test_all_tails_enclose_those_of_one_table(name: str) -> None:
         assert engine.log_deltas([epsilon])[0] == tails.log_delta
 
 
+@pytest.mark.parametrize("name", ["one loss", "no lattice", "Gaussian noise", "narrow"])
+def test_the_trade_off_function_is_as_close_as_that_of_one_table(name: str) -> None:
+    """Its tests reject between two losses, where rounded losses are on their side."""
+    law = LAWS[name]
+    engine, truth = Halves.build(law), Enumeration.build(law)
+    assert engine is not None
+    assert truth is not None
+    alphas = [Fraction(1, 20), Fraction(1, 3), Fraction(1, 2)]
+    for (_, beta), (_, exact) in zip(
+        betas_at(engine, law, alphas), betas_at(truth, law, alphas), strict=True
+    ):
+        assert beta.lower <= exact.upper
+        assert exact.lower <= beta.upper
+        assert beta.width < 1e-11
+
+
 def test_beyond_the_largest_loss_nothing_is_left_and_far_below_everything() -> None:
     engine = Halves.build(LAWS["no lattice"])
     assert engine is not None
     assert engine.log_deltas([100])[0].upper == -math.inf
+    largest = max(Fraction(loss) for loss in Enumeration.build(LAWS["no lattice"]).probabilities)
+    nothing = Bounds(-math.inf, -math.inf)
+    assert engine.log_tails(largest) == Tails(nothing, nothing, nothing)
+    assert engine.log_deltas([largest - Fraction(1, 10**9)])[0].lower > -math.inf
     below = engine.log_tails(-100)
     assert below.log_first.lower > -1e-12
     assert below.log_first.upper == 0
