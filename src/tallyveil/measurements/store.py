@@ -343,7 +343,7 @@ class StoredMeasurements:
                 answers.
         """
         stored = self._load(geolevel, query)
-        if isinstance(stored, _Whole) and answers.size and answers.max() >= stored.width:
+        if isinstance(stored, _Whole) and np.max(answers, initial=-1) >= stored.width:
             raise _other_geography(measurement_folder(self._root, geolevel, query))
         values = stored.rows(start, stop, answers)
         if values is None:

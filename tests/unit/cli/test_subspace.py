@@ -338,8 +338,12 @@ def test_sums_that_cross_and_tables_with_a_largest_count(tallyveil, tmp_path, no
     assert verify(out).holds
 
 
-@pytest.mark.parametrize(("norm", "epsilon"), [("l1", "100000"), ("l2", "0.00001")])
-def test_a_law_that_no_sampler_has_is_refused_before_the_spend(tallyveil, table, tmp_path, norm, epsilon):
+@pytest.mark.parametrize(
+    ("norm", "epsilon", "error"), [("l1", "100000", ConfigError), ("l2", "0.00001", BudgetError)]
+)
+def test_a_law_that_no_sampler_has_is_refused_before_the_spend(
+    tallyveil, table, tmp_path, norm, epsilon, error
+):
     edit(table, ('"l1"', f'"{norm}"'), ('epsilon = "1"', 'epsilon = "1000000"'))
     edit(table, ('epsilon = "0.25"', f'epsilon = "{epsilon}"'))
     edit(table, ('distance = "4"', 'distance = "4"\noutputs = "restricted"'))
@@ -348,7 +352,7 @@ def test_a_law_that_no_sampler_has_is_refused_before_the_spend(tallyveil, table,
         "\n".join([rows[0], *(row.rsplit(",", 1)[0] + ",1" for row in rows[1:])])
     )
     code, _, said = tallyveil("release", table, "--out", tmp_path / "out")
-    assert code == BudgetError.exit_code, said
+    assert code == error.exit_code, said
     assert not (tmp_path / "out").exists()
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.from_python import from_python
 from tests.oracles.block_program import Point as ReferencePoint
@@ -86,25 +86,26 @@ def solved(problem):
 
 
 def check(problem):
-    """Check the residual in numpy; returns whether the quick walk was tried, and the steps made."""
+    """Check the residual in numpy; returns whether the quick walk was tried, the rounds, and the steps made."""
     program, twin, point, (found, rounds, _, steps) = solved(problem)
     assert found <= CERTIFIED_PERSONS
-    assert rounds == 1
     reference = ReferencePoint(point.x[twin.child, twin.cell], point.cell_price, point.row_price)
     assert residual_persons(twin, reference) == pytest.approx(found, abs=1e-9)
     n_children, n_cells = program.allowed.shape
-    return n_children > n_cells and program.row_group.size > DENSE_ROWS, steps
+    return n_children > n_cells and program.row_group.size > DENSE_ROWS, rounds, steps
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("alike", [True, False])
 def test_a_quick_walk_ends_at_the_optimum(way, alike):
-    quick, steps = check(many_children(1, 300, 12, ("close", way), alike))
+    quick, rounds, steps = check(many_children(1, 300, 12, ("close", way), alike))
     assert quick
+    assert rounds == 1
     assert steps <= FULL_SWAPS + QUICK_SWAPS
 
 
 @settings(max_examples=12)
+@example(99_999, 121, 12, ["exact", "exact"], True)  # takes two rounds
 @given(
     st.integers(0, 10**6),
     st.integers(90, 140),
@@ -113,9 +114,10 @@ def test_a_quick_walk_ends_at_the_optimum(way, alike):
     st.booleans(),
 )
 def test_any_family_of_many_children_is_certified(seed, n_children, n_cells, ways, alike):
-    """The quick walk may fail; then the usual one must not."""
-    _, steps = check(many_children(seed, n_children, n_cells, tuple(ways), alike))
-    assert steps <= FULL_SWAPS + QUICK_SWAPS + FULL_SWAPS + SINGLE_SWAPS
+    """The quick walk may fail, and seldom the usual one after it: then a second round must end it."""
+    _, rounds, steps = check(many_children(seed, n_children, n_cells, tuple(ways), alike))
+    assert rounds <= 2
+    assert steps <= rounds * (FULL_SWAPS + QUICK_SWAPS + FULL_SWAPS + SINGLE_SWAPS)
 
 
 @pytest.mark.parametrize("few", [False, True])
