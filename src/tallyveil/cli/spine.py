@@ -64,6 +64,15 @@ Exact = Annotated[
         help="Geolevel whose totals are published exactly, with a strategy preset. May be repeated.",
     ),
 ]
+Cutoff = Annotated[
+    int,
+    typer.Option(
+        "--cutoff",
+        min=0,
+        help="A group has at most this number of children plus the square root of the number of siblings. "
+        "For --regroup, or --grouped.",
+    ),
+]
 SpineFile = Annotated[Path, typer.Argument(help="A spine made by `tallyveil spine build`.", metavar="SPINE")]
 
 
@@ -142,15 +151,7 @@ def build(
             "the aim. May be repeated.",
         ),
     ] = None,
-    cutoff: Annotated[
-        int,
-        typer.Option(
-            "--cutoff",
-            min=0,
-            help="A group has at most this number of children plus the square root of the number of siblings. "
-            "For --regroup.",
-        ),
-    ] = 12,
+    cutoff: Cutoff = 12,
     maximum: Annotated[
         bool,
         typer.Option(
@@ -280,15 +281,7 @@ def compare(
             "deviations are above the least that any such groups could reach. May be repeated.",
         ),
     ] = None,
-    cutoff: Annotated[
-        int,
-        typer.Option(
-            "--cutoff",
-            min=0,
-            help="A group has at most this number of children plus the square root of the number of siblings. "
-            "For --grouped.",
-        ),
-    ] = 12,
+    cutoff: Cutoff = 12,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="File for the same numbers (Parquet).")
     ] = None,
