@@ -16,6 +16,7 @@ from typing import Final
 from tallyveil.accounting.calibration import ReferenceCurve, curve_excess
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.numbers import Bounds
 
 STEPS: Final = 10_000
 """A reduction is a multiple of one part in so many: hundredths of a percent."""
@@ -43,7 +44,7 @@ class ShrunkCurve:
 
 
 def certified_reduction(
-    guarantee: Guarantee, reference: ReferenceCurve, smallest_delta: Fraction
+    guarantee: Guarantee, reference: ReferenceCurve, smallest_delta: Fraction, exact: Bounds
 ) -> Fraction:
     """The part of a reference's epsilon by which the exact epsilon is smaller, at every delta from the smallest up.
 
@@ -51,6 +52,7 @@ def certified_reduction(
         guarantee: The guarantee.
         reference: The curve, such as what rho promises.
         smallest_delta: Between 0 and 1, both excluded.
+        exact: Epsilon of the guarantee at it.
     Returns:
         A multiple of 1 / STEPS that is certified between all points; 0 where none is, or where both epsilons are 0.
     """
@@ -58,7 +60,7 @@ def certified_reduction(
     if end == 0:
         return Fraction(0)
     # At the smallest delta itself no more is possible.
-    most = math.floor(STEPS * (1 - Fraction(guarantee.epsilon(smallest_delta).upper) / Fraction(end)))
+    most = math.floor(STEPS * (1 - Fraction(exact.upper) / Fraction(end)))
 
     def holds(steps: int) -> bool:
         curve = ShrunkCurve(reference, 1 - Fraction(steps, STEPS))

@@ -481,12 +481,12 @@ def _reduction(guarantee: "Guarantee", delta: Fraction, conversion: "ZcdpConvers
     from tallyveil.accounting.renyi import ZcdpCurve
 
     rho = rho_of(guarantee.event, laplace_as_zcdp=True)
-    curve = ZcdpCurve(rho, conversion)
+    curve, epsilon = ZcdpCurve(rho, conversion), guarantee.epsilon(delta)
     return {
         "rho": rho,
         "zcdp_epsilon": curve.epsilon(delta),
-        "epsilon": guarantee.epsilon(delta).to_mapping(),
-        "smaller_by_percent": 100 * certified_reduction(guarantee, curve, delta),
+        "epsilon": epsilon.to_mapping(),
+        "smaller_by_percent": 100 * certified_reduction(guarantee, curve, delta, epsilon),
     }
 
 

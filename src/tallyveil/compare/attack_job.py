@@ -46,12 +46,13 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
 from tallyveil.files.marks import marks_of
 from tallyveil.geography.spine import Spine
+from tallyveil.geography.tables import write_spine
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.storage.outputs import own_folder, remove
-from tallyveil.storage.write import write_json, write_parquet
+from tallyveil.storage.write import write_json
 from tallyveil.version import VERSION
 
 REASON: Final = "true counts compared with what attackers claim; the results reveal them"
@@ -313,15 +314,9 @@ def _plan_of_control(sight: _Sight, work: Path) -> ReleasePlan:
     """
     if isinstance(sight.plan, ReleasePlan):
         return replace(sight.plan, **ALONE)
-    spine, finest = sight.spine, np.arange(sight.spine.n_geounits(sight.spine.finest))
-    places = [spine.ancestors(level) for level in range(spine.finest)]
-    columns = {
-        f"level {level}": spine.geocodes[level].text.gather(place)
-        for level, place in enumerate([*places, finest])
-    }
     path = work / GEOGRAPHY
-    write_parquet(path, pl.DataFrame(columns), {})
-    *parents, geocode = columns
+    write_spine(path, sight.spine)
+    *parents, geocode = sight.spine.geolevels
     geography = GeographyInput(
         path=path, geocode=geocode, geolevels=sight.plan.geolevels, parent_columns=tuple(parents)
     )

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import EntityFamily, require_same_spine
+from tallyveil.geography.entities import EntityFamily, near_and_far, require_same_spine
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.steps import FanOutLimit, together
 
@@ -83,15 +83,9 @@ def joint_distance_bound(
             belongs to another spine.
     """
     family = together(families)
+    limits = lowest_limits(spine, geolevel, limit, "the bound on a sum of distances is")
     alone = distance_bounds(spine, family, (geolevel,), limit)
-    if spine.level_index(geolevel) != spine.finest - 1:
-        raise GeographyError(
-            f"the bound on a sum of distances is over the groups of the geolevel just above the finest, and {geolevel} "
-            f"is not that geolevel. Name {spine.geolevels[spine.finest - 1]}.",
-            code="spine-step",
-        )
     container = spine.finest - 2
-    limits = free_groups(spine, geolevel, limit)[1]
     entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
     adds_up = _adds_up(spine, family, container)
     # Entries of entities that add up, in the order of their containers.
@@ -176,6 +170,24 @@ def free_groups(spine: Spine, geolevel: str, limit: FanOutLimit) -> tuple[Intege
     return children, limits
 
 
+def lowest_limits(spine: Spine, geolevel: str, limit: FanOutLimit, bounds: str) -> Integers:
+    """Largest sizes of the groups just above the finest geounits, for each container.
+
+    Args:
+        spine, geolevel, limit: As in `free_groups`.
+        bounds: What needs them, with its verb, for the error.
+    Raises:
+        GeographyError: the geolevel is another one, or one of its groups breaks the limit.
+    """
+    if spine.level_index(geolevel) != spine.finest - 1:
+        raise GeographyError(
+            f"{bounds} over the groups of the geolevel just above the finest, and {geolevel} is not that geolevel. "
+            f"Name {spine.geolevels[spine.finest - 1]}.",
+            code="spine-step",
+        )
+    return free_groups(spine, geolevel, limit)[1]
+
+
 def entities_at_a_time(family: EntityFamily, n: int) -> Iterator[range]:
     """The entities of a family in runs, so that a matrix of them and n geounits stays small."""
     step = max(_CELLS // n, 1)
@@ -218,7 +230,7 @@ def _of_entities(
             inner, outer = (
                 total - (gain - -(-gain // groups[1])) for total, gain in zip(sums, gains, strict=True)
             )
-        near, far = np.minimum(inner, outer + 1), np.minimum(outer, inner + 1)
+        near, far = near_and_far(inner, outer)
         level = container
     bounds: Integers = near.sum(axis=1)
     return bounds

@@ -273,7 +273,7 @@ def off_spine_distances(spine: Spine, family: EntityFamily) -> OffSpineDistances
     Source: Cumings-Menon et al. 2023, Algorithm 1; docs/spine.md shows that it is exact.
     """
     roots = touched_levels(spine, family)[0][0]
-    near, far = near_and_far(roots)
+    near, far = near_and_far(roots.inner, roots.outer)
     n_roots = spine.n_geounits(0)
     # Each root that the complement contains adds 1 untouched; `far - 1` corrects those that the entity touches.
     distance, complement = sums_between(roots.begin, near), n_roots + sums_between(roots.begin, far - 1)
@@ -310,10 +310,10 @@ def touched_levels(
     return (*[(touched, None)], *levels[::-1])
 
 
-def near_and_far(touched: "TouchedGeounits") -> tuple[Integers, Integers]:
-    """Distance of an entity's part of each touched geounit, and of the rest of the geounit."""
-    near: Integers = np.minimum(touched.inner, touched.outer + 1)
-    far: Integers = np.minimum(touched.outer, touched.inner + 1)
+def near_and_far(inner: Integers, outer: Integers) -> tuple[Integers, Integers]:
+    """Distance of an entity's part of each geounit, and of the rest of it, from their sums over its children."""
+    near: Integers = np.minimum(inner, outer + 1)
+    far: Integers = np.minimum(outer, inner + 1)
     return near, far
 
 

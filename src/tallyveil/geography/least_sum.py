@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
+from tallyveil.geography.entities import near_and_far
 
 
 def least_sum(near: Integers, far: Integers, limit: int) -> Integers:
@@ -67,16 +68,18 @@ class _Search:
         if len(targets) == 0:
             return False
         part = (self._near[:, children].sum(axis=1), self._far[:, children].sum(axis=1))
-        near, far = _both(self._inner, self._outer)
-        left = _both(self._inner[:, source] - part[0], self._outer[:, source] - part[1])
-        joined = _both(self._inner[:, targets] + part[0][:, None], self._outer[:, targets] + part[1][:, None])
+        near, far = near_and_far(self._inner, self._outer)
+        left = near_and_far(self._inner[:, source] - part[0], self._outer[:, source] - part[1])
+        joined = near_and_far(
+            self._inner[:, targets] + part[0][:, None], self._outer[:, targets] + part[1][:, None]
+        )
         changed = (
             (whole.sum(axis=1) - whole[:, source] + rest)[:, None] - whole[:, targets] + new
             for whole, rest, new in zip((near, far), left, joined, strict=True)
         )
-        sums = _both(*changed)[0].sum(axis=0)
+        sums = near_and_far(*changed)[0].sum(axis=0)
         best = int(sums.argmin())
-        if sums[best] >= _both(near.sum(axis=1), far.sum(axis=1))[0].sum():
+        if sums[best] >= near_and_far(near.sum(axis=1), far.sum(axis=1))[0].sum():
             return False
         target = int(targets[best])
         for total, moved in ((self._inner, part[0]), (self._outer, part[1])):
@@ -86,12 +89,6 @@ class _Search:
         self._size[target] += len(children)
         self.group[children] = target
         return True
-
-
-def _both(inner: Integers, outer: Integers) -> tuple[Integers, Integers]:
-    near: Integers = np.minimum(inner, outer + 1)
-    far: Integers = np.minimum(outer, inner + 1)
-    return near, far
 
 
 def _alike(gains: NDArray[np.bool_], limit: int) -> Integers:

@@ -485,7 +485,7 @@ def _group_of(
         np.concatenate(entity),
     )
     parents, children = levels[level - 1][0], levels[level][0]
-    near, far = near_and_far(children)
+    near, far = near_and_far(children.inner, children.outer)
     parent_entry = base[level - 1] + _above(levels[level][1])
     # The kernel walks the entries of a child, then those of a parent: both are sorted once, here.
     by_child = np.lexsort((parent_entry, children.geounit))
@@ -503,7 +503,7 @@ def _group_of(
         far[by_child],
     )
     # At the start every child is its own group, so that the distance is the one before any merge.
-    near_root, _ = near_and_far(levels[0][0])
+    near_root, _ = near_and_far(levels[0][0].inner, levels[0][0].outer)
     distance = np.zeros(family.n_entities, dtype=np.int64)
     np.add.at(distance, entity[0], near_root)
     first_child, _ = merge_siblings(siblings, entries, distance, gains_first)
@@ -518,7 +518,7 @@ def _group_by_sum(
     family = together(families)
     touched = touched_levels(spine, family)[level][0]
     entity, geounit = _entity_of(touched.begin), touched.geounit
-    near, far = near_and_far(touched)
+    near, far = near_and_far(touched.inner, touched.outer)
     # Entries in the order of their geounits, so that those of one parent are neighbours.
     order = np.argsort(geounit, kind="stable")
     begin = _begin(geounit, spine.n_geounits(level))

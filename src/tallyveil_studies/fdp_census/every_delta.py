@@ -139,17 +139,18 @@ def reductions(name: str) -> Iterator[dict[str, Any]]:
     smallest = DELTA if name == PAPER else PUBLISHED_DELTA
     for geolevel, (rho, guarantee) in allocation.items():
         curves = {conversion: ZcdpCurve(rho, conversion) for conversion in ZcdpConversion}
+        exact = guarantee.epsilon(smallest)
         yield {
             "allocation": name,
             "geolevel": geolevel,
             "rho": float(rho),
             "smallest_delta": f"{float(smallest):.0e}",
-            "exact_epsilon_upper": guarantee.epsilon(smallest).upper,
+            "exact_epsilon_upper": exact.upper,
             **{f"{conversion}_epsilon": curve.epsilon(smallest) for conversion, curve in curves.items()},
             **{
                 # Hundredths of a percent, which are the nearest floats to what is certified.
                 f"smaller_than_{conversion}_percent": float(
-                    100 * certified_reduction(guarantee, curve, smallest)
+                    100 * certified_reduction(guarantee, curve, smallest, exact)
                 )
                 for conversion, curve in curves.items()
             },

@@ -109,7 +109,7 @@ def test_the_profile_is_below_the_best_conversions_at_every_epsilon(event):
 def test_a_reduction_holds_at_every_delta_and_no_larger_one_does(event, conversion):
     guarantee, smallest = compose(event, neighbours=Neighbours.UNBOUNDED), Fraction("1e-10")
     curve = ZcdpCurve(rho_of(event, laplace_as_zcdp=True), conversion)
-    certified = certified_reduction(guarantee, curve, smallest)
+    certified = certified_reduction(guarantee, curve, smallest, guarantee.epsilon(smallest))
     assert certified > 0
     for exponent in range(21):
         delta = Fraction(10) ** -10 * Fraction(5, 2) ** exponent
@@ -125,13 +125,15 @@ def test_losses_on_a_lattice_may_be_worse_than_at_the_smallest_delta():
     # One query: its losses are so far apart that the reduction rises and falls between them.
     event = DiscreteGaussian(Fraction(1, 3))
     guarantee, curve = compose(event, neighbours=Neighbours.UNBOUNDED), ZcdpCurve(rho_of(event))
-    at_delta = 1 - guarantee.epsilon("1e-10").upper / curve.epsilon(Fraction("1e-10"))
-    assert float(certified_reduction(guarantee, curve, Fraction("1e-10"))) < at_delta - 1 / STEPS
+    exact = guarantee.epsilon("1e-10")
+    at_delta = 1 - exact.upper / curve.epsilon(Fraction("1e-10"))
+    assert float(certified_reduction(guarantee, curve, Fraction("1e-10"), exact)) < at_delta - 1 / STEPS
 
 
 def test_nothing_is_certified_of_a_curve_that_is_exceeded():
     guarantee = compose(DiscreteGaussian(Fraction(5), multiplicity=10), neighbours=Neighbours.UNBOUNDED)
-    assert certified_reduction(guarantee, ZcdpCurve(Fraction(1, 2)), Fraction("1e-10")) == 0
+    exact = guarantee.epsilon("1e-10")
+    assert certified_reduction(guarantee, ZcdpCurve(Fraction(1, 2)), Fraction("1e-10"), exact) == 0
 
 
 def check_reductions(rows):
@@ -180,4 +182,4 @@ def test_an_epsilon_of_zero_is_no_division_by_zero(variance, delta):
     event = DiscreteGaussian(Fraction(variance))
     guarantee = compose(event, neighbours=Neighbours.UNBOUNDED)
     curve = ZcdpCurve(rho_of(event), ZcdpConversion.BEST)
-    assert 0 <= certified_reduction(guarantee, curve, Fraction(delta)) < 1
+    assert 0 <= certified_reduction(guarantee, curve, Fraction(delta), guarantee.epsilon(delta)) < 1

@@ -383,6 +383,11 @@ def _of_nobody(law: Law, width: float) -> Between | None:
     others = [loss for loss in law if not isinstance(loss, GaussianLoss | NormalLoss)]
     if sum(map(cost_hint, others)) < _PROTECTS_NOBODY or not all(map(has_divergence, law)):
         return None
+    return _upper_alone(law)
+
+
+def _upper_alone(law: Law) -> Between:
+    """Upper bounds by Renyi divergences; nothing is claimed from below."""
     return Between(RenyiUpper(law), NoLoss(), law, (), _chord(law))
 
 
@@ -392,9 +397,7 @@ def _has_samples(law: Law) -> bool:
 
 def _last(law: Law) -> LossEngine:
     """Samples on a grid; for all other losses upper bounds alone."""
-    if _has_samples(law):
-        return _on_grid(law)
-    return Between(RenyiUpper(law), NoLoss(), law, (), _chord(law))
+    return _on_grid(law) if _has_samples(law) else _upper_alone(law)
 
 
 def _between_real(law: Law, width: float) -> Between | None:

@@ -17,9 +17,9 @@ that are made for it.
 import numpy as np
 
 from tallyveil.arrays import Integers, Numbers
-from tallyveil.budget.spine.variance import SpineVariances
-from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography.distance_bounds import entities_at_a_time, free_groups, members_inside
+from tallyveil.budget.spine.variance import SpineVariances, inverse
+from tallyveil.errors import BudgetError
+from tallyveil.geography.distance_bounds import entities_at_a_time, lowest_limits, members_inside
 from tallyveil.geography.entities import EntityFamily, require_same_spine
 from tallyveil.geography.steps import FanOutLimit
 
@@ -45,13 +45,7 @@ def variance_bounds(
     """
     spine = variances.spine
     require_same_spine(spine, family)
-    if spine.level_index(geolevel) != spine.finest - 1:
-        raise GeographyError(
-            f"bounds on variances are over the groups of the geolevel just above the finest, and {geolevel} is not "
-            f"that geolevel. Name {spine.geolevels[spine.finest - 1]}.",
-            code="spine-step",
-        )
-    _, limits = free_groups(spine, geolevel, limit)
+    limits = lowest_limits(spine, geolevel, limit, "bounds on variances are")
     group, finest = (_only(variances, level) for level in (spine.finest - 1, spine.finest))
     if group + finest == 0:
         raise BudgetError(
@@ -93,14 +87,14 @@ def _upward(variances: SpineVariances, level: int, inside: Numbers, outside: Num
     spine = variances.spine
     total = inside + outside
     slope, spread = _ratio(inside, total), _ratio(inside * outside, total)
-    below = _combined(variances.precisions[level], total)
+    below = inverse(variances.precisions[level] + inverse(total))
     while level > 0:
         level -= 1
         starts, parent = spine.child_offsets[level][:-1], spine.parents(level + 1)
         total = np.add.reduceat(below, starts, axis=1)
         above = _ratio(np.add.reduceat(below * slope, starts, axis=1), total)
         spread = np.add.reduceat(spread + below * (slope - above[:, parent]) ** 2, starts, axis=1)
-        slope, below = above, _combined(variances.precisions[level], total)
+        slope, below = above, inverse(variances.precisions[level] + inverse(total))
     summed: Numbers = (spread + slope**2 * below).sum(axis=1)
     return summed
 
@@ -109,12 +103,3 @@ def _ratio(part: Numbers, whole: Numbers) -> Numbers:
     # A whole that is known exactly has parts that are known exactly: nothing is left to be divided.
     ratio: Numbers = np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0)
     return ratio
-
-
-def _combined(precision: Numbers, total: Numbers) -> Numbers:
-    """Variance of geounits from their own measurement and the sum of their children's."""
-    known = np.isinf(precision) | (total == 0)
-    combined: Numbers = np.where(
-        known, 0, 1 / (np.where(np.isinf(precision), 0, precision) + 1 / np.where(known, 1, total))
-    )
-    return combined

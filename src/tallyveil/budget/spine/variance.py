@@ -89,11 +89,11 @@ def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVarianc
             f"geolevel do not fit; wanted a number of 0 or more for each of {', '.join(map(str, sizes))}. "
             "Use answer_precisions with this spine."
         )
-    below: list[Numbers] = [_inverse(measured[-1])]
+    below: list[Numbers] = [inverse(measured[-1])]
     for level in range(spine.finest - 1, -1, -1):
         total, unknown = _sums(below[0], spine.child_offsets[level])
-        from_children = np.where(unknown == 0, _inverse(total), 0)
-        below.insert(0, _inverse(measured[level] + from_children))
+        from_children = np.where(unknown == 0, inverse(total), 0)
+        below.insert(0, inverse(measured[level] + from_children))
     variance = [below[0]]
     for level in range(spine.finest):
         variance.append(_down(spine, level, variance[level], below[level + 1]))
@@ -156,11 +156,12 @@ def _writeable(family: "ChildVariances") -> "ChildVariances":
     return family._replace(below=family.below.copy())
 
 
-def _inverse(values: Numbers) -> Numbers:
+def inverse(values: Numbers) -> Numbers:
+    """Precisions from variances, or variances from precisions; 0 and infinity are each other's."""
     known, unknown = np.isinf(values.real), values == 0
     safe = np.where(known | unknown, 1, values)
-    inverse: Numbers = np.where(known, 0, np.where(unknown, np.inf, 1 / safe))
-    return inverse
+    inverted: Numbers = np.where(known, 0, np.where(unknown, np.inf, 1 / safe))
+    return inverted
 
 
 def _sums(below: Numbers, offsets: Integers) -> tuple[Numbers, Integers]:

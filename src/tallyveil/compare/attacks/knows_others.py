@@ -124,7 +124,7 @@ def _noisy_evidence(
     One release has few noisy answers about a State, and all people would be judged by the same few. So each person is
     attacked in a release of his own. What is measured is then the mean over releases, which the bound is about.
     """
-    areas = next(areas for areas in shared.areas if areas.name == noisy.name[0])
+    areas = shared.areas_named(noisy.name[0])
     query = shared.schema.query(noisy.name[1])
     variances = noisy.variance[areas.place[pairs.geounits]]
     total = np.zeros(variances.size)

@@ -106,7 +106,7 @@ class Layer:
     @property
     def least(self) -> int:
         """The sum from which W is listed: the least sum of a single cell. The parts of a sum of several begin at 0."""
-        return int(self.sums.min(initial=0 if self.block.size > 1 else self.sums.max(initial=0)))
+        return 0 if self.block.size > 1 else int(self.sums.min(initial=self.sums.max(initial=0)))
 
     @property
     def reach(self) -> int:
