@@ -441,7 +441,8 @@ def reductions(
 
     Args:
         guarantee: Of all noise together.
-        delta: The smallest delta. At every smaller one the exact epsilon is smaller, too; by how much is not computed.
+        delta: The smallest delta. At smaller ones the exact epsilon is not larger, and smaller for noise whose law is
+            known; by how much is not computed.
         conversion: How rho gives epsilon.
         plan: The release file whose geolevels are accounted for, too, each with its part of the budget.
         product: The released product whose geolevels are accounted for, too. Several products together have none.

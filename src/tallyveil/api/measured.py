@@ -48,16 +48,10 @@ if TYPE_CHECKING:
 
 def residuals_in(folder: Path, workers: int | None = None) -> "tuple[list[QueryResiduals], list[str]]":
     """As `WithMeasurements.residuals`, of a folder; and, in words, what was measured and has no residuals."""
-    from tallyveil.postprocess.intervals.residuals import ZEROS, residuals_of
+    from tallyveil.postprocess.intervals.residuals import residuals_of
     from tallyveil.postprocess.measured import open_measurements
 
-    measured = open_measurements(folder)
-    residuals, skipped = residuals_of(measured, workers or usable_cores())
-    there = {(item.geolevel, item.query) for item in residuals if item.part != ZEROS}
-    strategy = measured.plan.strategy
-    pairs = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
-    unchecked = [f"{query} at {geolevel}" for geolevel, query in pairs if (geolevel, query) not in there]
-    return residuals, [*unchecked, *skipped]
+    return residuals_of(open_measurements(folder), workers or usable_cores())
 
 
 class WithMeasurements(Opened):
@@ -216,7 +210,7 @@ class WithMeasurements(Opened):
             geocodes = read.only("district")
         codes = series_of_geocodes(geocodes)
         # Only built and thrown away: what could not be estimated is refused here and not at the first use.
-        area_family(self._hierarchies.spine, {"the district": codes})  # refuses what could not be estimated
+        area_family(self._hierarchies.spine, {"the district": codes})
         return Area(self, codes)
 
     @checked

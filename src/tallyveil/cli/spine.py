@@ -168,8 +168,8 @@ def build(
         bool,
         typer.Option(
             "--every-query",
-            help="Bypass geounits only where no query of any geounit gets a greater variance, also if geolevels "
-            "measure different queries. It needs a strategy, and no preset.",
+            help="Bypass geounits only where no linear query of any geounit gets a greater variance, also if "
+            "geolevels measure different queries. It needs a strategy, and no preset.",
         ),
     ] = False,
     quiet: Quiet = False,

@@ -186,7 +186,7 @@ def harmless(plan: ReleasePlan) -> TopDown:
     """
     wanted = Fraction(1000)
     if plan.budget_unit == "rho":
-        # epsilon = rho + 2 sqrt(rho ln(1 / delta)), solved for rho. Nothing is claimed of the digits: a test of power.
+        # epsilon = rho + 2 sqrt(rho ln(1 / delta)), solved for rho. Floats are enough to test an attack's power.
         log = math.log(1 / plan.delta)
         root = math.sqrt(log + 1000) - math.sqrt(log)
         wanted = Fraction(root**2).limit_denominator(1000)

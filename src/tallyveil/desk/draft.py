@@ -69,7 +69,7 @@ from tallyveil.schema.attribute import Attribute, ranges_of
 from tallyveil.schema.labels import is_language
 from tallyveil.schema.names import check_areas, check_name
 from tallyveil.schema.schema import Unit
-from tallyveil.storage.read import TEXT_SUFFIXES, TextForm
+from tallyveil.storage.read import TEXT_SUFFIXES, TextForm, input_stamp
 from tallyveil.storage.text_forms import TableShape, shape_of
 from tallyveil.storage.write import file_digest, write_text
 from tallyveil.words.language import ENGLISH, Figure, Language, phrase
@@ -243,8 +243,7 @@ class Draft:
 
     def shape_of(self, path: Path, what: str, form: TextForm | None = None) -> TableShape:
         """What `shape_of` finds, looked for once as long as the file stays as it is."""
-        state = path.stat() if path.is_file() else None
-        key = (path, form, None if state is None else (state.st_mtime_ns, state.st_size))
+        key = (path, form, input_stamp(path, what) if path.is_file() else None)
         shape: TableShape = self._remembered(f"shape of the {what}", key, lambda: shape_of(path, what, form))
         return shape
 
@@ -327,8 +326,7 @@ class Draft:
             ConfigError, StoreError: as `areas_asked` and `read_areas`, or a file of the desk cannot be written.
         """
         asked = self.areas_asked()
-        state = asked.path.stat()
-        said = (asked, state.st_mtime_ns, state.st_size, self.language.tag)
+        said = (asked, input_stamp(asked.path, "areas"), self.language.tag)
         areas: AreasRead = self._remembered(
             "content of the areas", said, lambda: read_areas(asked, self.language)
         )
@@ -346,7 +344,12 @@ class Draft:
         if not text_of(self.of("meaning"), "codebook"):
             return {}
         path, form = self._codebook()
-        return {item.name: item for item in read_codebook(path, (), form)}
+        attributes: dict[str, FirstAttribute] = self._remembered(
+            "codebook",
+            (path, form, input_stamp(path, "the codebook")),
+            lambda: {item.name: item for item in read_codebook(path, (), form)},
+        )
+        return attributes
 
     def _codebook(self) -> tuple[Path, TextForm]:
         path = self.path(text_of(self.of("meaning"), "codebook"))
@@ -646,8 +649,7 @@ class Draft:
             raise AnswerError(problems[0], code="bad-argument")
         text = self.release()
         wishes = self.wishes()
-        areas = self.path(AREAS_FILE).stat()
-        said = (text, wishes, areas.st_mtime_ns, areas.st_size)
+        said = (text, wishes, input_stamp(self.path(AREAS_FILE), "areas"))
 
         def find() -> tuple[ReleasePlan, Strategy, tuple[Choice, ...]]:
             plan = self._to_divide()

@@ -385,11 +385,6 @@ def _table_name(table: str, language: Language) -> str:
     return names.get(table) or _in_words(table, language)
 
 
-def _meaning_of(choice: Choice, draft: Draft) -> str:
-    plan, _, _ = draft.smallest()
-    return guess_words(choice.right, plan.neighbours, draft.unit_words(), draft.language)
-
-
 def _in_numbers(choice: Choice, language: Language) -> str:
     return language.say(
         "In numbers: ρ = {rho}, ε ≤ {epsilon}.",
@@ -405,16 +400,20 @@ def _budget(draft: Draft) -> Step:
     options: tuple[tuple[str, str], ...] = ()
     try:
         _, choice = draft.chosen()
-        _, _, choices = draft.smallest()
+        plan, _, choices = draft.smallest()
+        unit = draft.unit_words()
         options = tuple((str(item.factor), _choice_in_words(item, language)) for item in choices)
-        shown = [_meaning_of(choice, draft), _in_numbers(choice, language)]
+        shown = [
+            guess_words(choice.right, plan.neighbours, unit, language),
+            _in_numbers(choice, language),
+        ]
         extra = {
             "choices": [
                 {
                     "factor": str(item.factor),
                     "share": float(item.right),
                     "right": language.figure(guess_text(item.right)),
-                    "meaning": _meaning_of(item, draft),
+                    "meaning": guess_words(item.right, plan.neighbours, unit, language),
                     "numbers": _in_numbers(item, language),
                 }
                 for item in choices
@@ -423,7 +422,7 @@ def _budget(draft: Draft) -> Step:
                 [_table_name(wish.table, language), wish.geolevel, float(wish.within)]
                 for wish in draft.wishes()
             ],
-            "units": draft.unit_words().many,
+            "units": unit.many,
         }
     except TallyveilError as error:
         faults.note(error)
@@ -463,9 +462,10 @@ def _file(draft: Draft) -> Step:
     path = str(draft.path(RELEASE_FILE))
     try:
         strategy, choice = draft.chosen()
+        plan, _, _ = draft.smallest()
         text = draft.release(strategy)
         extra = {"text": text, "path": path}
-        shown = [_meaning_of(choice, draft)]
+        shown = [guess_words(choice.right, plan.neighbours, draft.unit_words(), draft.language)]
         if draft.is_written(text):
             shown += [say("{path} is written. To make the release:", path=path), draft.command()]
     except TallyveilError as error:

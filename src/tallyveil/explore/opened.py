@@ -29,7 +29,7 @@ from tallyveil.files.intervals import (
     unchanged_parts,
 )
 from tallyveil.files.manifest import Manifest, ReleaseKind
-from tallyveil.files.manifest_files import read_manifest, require_unchanged
+from tallyveil.files.manifest_files import MAIN_PRODUCT, read_manifest, require_unchanged
 from tallyveil.files.tables import TABLES, table_name
 from tallyveil.geography.spine import Spine, geocodes_of
 from tallyveil.plans.fitting import stated_plan
@@ -244,7 +244,7 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
         ConfigError: the release has no such table.
     """
     manifest = read_manifest(root)
-    if manifest.kind not in (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS):
+    if manifest.kind not in MAIN_PRODUCT:
         raise StoreError(
             f"{root} holds a release of `{manifest.kind.command}`. There is an explorer only for releases of "
             "`tallyveil run` and `tallyveil estimate`, which have counts of every area of a geography. "

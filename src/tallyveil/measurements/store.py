@@ -14,7 +14,7 @@ Folder names follow `tallyveil.storage.paths.file_name`, so the `*` of a query b
 are stored next to those of the queries, in `measurements/<geolevel>/integer-subspace.<query>.parquet`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -286,20 +286,23 @@ class _Whole:
     def at(self, geounits: Integers, answers: Integers) -> Integers:
         """Value of each pair of a geounit and an answer; 0 where it is not measured."""
         values = np.zeros(len(geounits), dtype=np.int64)
-        parts = self.part[geounits]
-        for part in np.unique(parts[parts >= 0]).tolist():
-            here = np.flatnonzero(parts == part)
-            values[here] = self.values_of(part)[self.row[geounits[here]], answers[here]]
+        for here, rows, of_part in self._by_part(geounits):
+            values[here] = of_part[rows, answers[here]]
         return values
 
     def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
         """Values of the answers for geounits start..stop."""
         values = np.zeros((stop - start, len(answers)), dtype=np.int64)
-        parts = self.part[start:stop]
+        for here, rows, of_part in self._by_part(np.arange(start, stop)):
+            values[here] = of_part[np.ix_(rows, answers)]
+        return values
+
+    def _by_part(self, geounits: Integers) -> Iterator[tuple[Integers, Integers, NarrowArray]]:
+        """For each part with some of the geounits: their places among these, their rows in it, and its values."""
+        parts = self.part[geounits]
         for part in np.unique(parts[parts >= 0]).tolist():
             here = np.flatnonzero(parts == part)
-            values[here] = self.values_of(part)[np.ix_(self.row[start + here], answers)]
-        return values
+            yield here, self.row[geounits[here]], self.values_of(part)
 
 
 class StoredMeasurements:
@@ -330,7 +333,6 @@ class StoredMeasurements:
         self._digests = digests
         self._loaded: dict[tuple[str, str], _OnSupport | _Whole] = {}
         self._kept: dict[Path, NarrowArray] = {}
-        self._widths: dict[Path, int] = {}
         self._loading = Lock()
 
     def measure(
@@ -344,7 +346,7 @@ class StoredMeasurements:
         """
         stored = self._load(geolevel, query)
         if isinstance(stored, _Whole) and np.max(answers, initial=-1) >= stored.width:
-            raise _other_geography(measurement_folder(self._root, geolevel, query))
+            raise other_geography(measurement_folder(self._root, geolevel, query))
         values = stored.rows(start, stop, answers)
         if values is None:
             raise StoreError(
@@ -361,7 +363,7 @@ class StoredMeasurements:
         whole = [source for source in stored if isinstance(source, _Whole)]
         for group, source in zip(wanted.queries, stored, strict=True):
             if isinstance(source, _Whole) and source.width != group.size:
-                raise _other_geography(measurement_folder(self._root, wanted.geolevel, group.name))
+                raise other_geography(measurement_folder(self._root, wanted.geolevel, group.name))
         # Where only answers on the support were kept, each must be searched for.
         if len(whole) < len(stored):
             return measure_one_by_one(self, wanted)
@@ -429,45 +431,43 @@ class StoredMeasurements:
             widths.update(first.list.len().to_list())
         # Every part is held to this width when it is read.
         if len(widths) > 1:
-            raise _other_geography(folder)
-        self._widths[folder] = max(widths, default=0)
+            raise other_geography(folder)
+        width = max(widths, default=0)
         begins = np.cumsum([0, *(frame.height for frame in frames)])
         frame = pl.concat(frames)
         rows = self._places(folder, level, frame["geocode"])
         # Files have exactly the measured geounits.
         if not np.array_equal(np.sort(rows), np.flatnonzero(self._measured(level))):
-            raise _other_geography(folder)
+            raise other_geography(folder)
         n = self._spine.n_geounits(level)
         part, row, variances = np.full(n, -1), np.full(n, -1), np.full(n, np.inf)
         place = np.arange(len(rows))
         part[rows] = np.searchsorted(begins, place, side="right") - 1
         row[rows] = place - begins[part[rows]]
         variances[rows] = frame["variance"].to_numpy()
-        codes = self._spine.geocodes[level].text
 
         def values_of(number: int) -> NarrowArray:
             # Of this part, the geounits by their rows.
             inside = rows[begins[number] : begins[number + 1]]
-            return self._values(folder, parts[number], codes.gather(inside), variances[inside])
+            return self._values(parts[number], width, level, inside, variances)
 
-        return _Whole(part, row, variances, self._widths[folder], values_of)
+        return _Whole(part, row, variances, width, values_of)
 
     def _values(
-        self, folder: Path, path: Path, codes: pl.Series, variances: NDArray[np.float64]
+        self, path: Path, width: int, level: int, geounits: Integers, variances: NDArray[np.float64]
     ) -> NarrowArray:
-        """The values of one part, whose geounits and variances are known; raises StoreError."""
+        """The values of one part, whose width and geounits are known, with the variances of all; raises StoreError."""
         with self._loading:  # two threads must not read the same large file at once
             kept = self._kept.pop(path, None)
             if kept is None:
                 frame = self._read_part(path)
-                sizes = frame["values"].list.len()
+                codes = self._spine.geocodes[level].text.gather(geounits)
                 # What was changed since the geocodes were read would shift answers to other geounits.
                 same = frame["geocode"].equals(codes) and bool(
-                    (frame["variance"].to_numpy() == variances).all()
+                    (frame["variance"].to_numpy() == variances[geounits]).all()
                 )
-                width = self._widths[folder]
-                if not same or bool((sizes != width).any()):
-                    raise _other_geography(folder)
+                if not same or bool((frame["values"].list.len() != width).any()):
+                    raise other_geography(path.parent)
                 flat = frame["values"].explode(empty_as_null=False).to_numpy()
                 kept = narrow(flat.reshape(frame.height, width))
             self._kept[path] = kept  # at the end, so that what was not asked for the longest time goes first
@@ -484,7 +484,7 @@ class StoredMeasurements:
             rows = self._spine.locate(level, codes)
         # An unknown geounit, or one twice: each would shift answers to other geounits.
         if bool((rows < 0).any()) or len(np.unique(rows)) < len(rows):
-            raise _other_geography(folder)
+            raise other_geography(folder)
         return rows
 
     def _read_part(self, path: Path) -> pl.DataFrame:
@@ -506,7 +506,8 @@ class StoredMeasurements:
         return np.ones(self._spine.n_geounits(level), dtype=np.bool_)
 
 
-def _other_geography(folder: Path) -> StoreError:
+def other_geography(folder: Path) -> StoreError:
+    """The error for measurements whose geounits are not those of the spine."""
     return StoreError(
         f"the measurements in {folder} are of another geography than the one given. Give the geography that they were "
         "made with.",

@@ -88,11 +88,8 @@ def input_digest(path: Path, what: str) -> str:
     """SHA-256 of a file or an object, in hexadecimal; arguments and errors as for `open_input`."""
     if not is_object(path):
         return file_digest(path)
-    digest = hashlib.sha256()
     with open_input(path, what) as stream:
-        while piece := stream.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def inputs_below(folder: Path) -> list[Path]:
@@ -134,8 +131,6 @@ def object_settings() -> dict[str, Any]:
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a file that it cannot read. The texts of these errors may quote the file."""
 
-_PIECE: Final = 1 << 20
-"""Number of bytes that are read at once for a digest."""
 LONGEST_HEADER: Final = 1 << 20
 """Largest number of bytes read as the header line of a text file."""
 

@@ -46,7 +46,7 @@ from tallyveil.kernels.tree.sweep import (
     answer_rows,
     finest_rows,
 )
-from tallyveil.measurements.store import measurement_folder
+from tallyveil.measurements.store import measurement_folder, other_geography
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import published_columns, published_height, read_published
 
@@ -159,7 +159,7 @@ class StoredRows:
         begins = np.cumsum([0, *heights]).tolist()
         measured = self._measured(level, group)
         if begins[-1] != (self._spine.n_geounits(level) if measured is None else len(measured)):
-            raise self._mismatch(folder)
+            raise other_geography(folder)
         return parts, begins
 
     def _part(self, level: int, group: QueryGroup, part: int) -> Numbers:
@@ -180,7 +180,7 @@ class StoredRows:
         values = frame["values"].explode(empty_as_null=False)
         # Order matters, too: rows are used by position.
         if not frame["geocode"].equals(codes) or len(values) != frame.height * group.size:
-            raise self._mismatch(parts[part].parent)
+            raise other_geography(parts[part].parent)
         self._check_variances(level, group, geounits, frame)
         table = narrowed(values.to_numpy()).reshape(frame.height, group.size)
         self._held[key] = part, table
@@ -201,13 +201,6 @@ class StoredRows:
                 "variance than the given strategy states. Use the strategy of that release.",
                 code="measurements-mismatch",
             )
-
-    def _mismatch(self, folder: Path) -> StoreError:
-        return StoreError(
-            f"the measurements in {folder} are of another geography than the one given. Give the geography that they "
-            "were made with.",
-            code="measurements-mismatch",
-        )
 
 
 class KeptRows:

@@ -56,8 +56,8 @@ ROWS: Final = 16
 R-hat of some thousand quantities of independent draws is then about 1.007; with half as many moments it would be above
 1.01."""
 MOST_ROWS: Final = 2 * ROWS
-"""Moments that are kept of longer segments. What is watched differs from sweep to sweep: of a mean over every other
-sweep alone, the variance would be a sixth larger, and so would be what R-hat is above 1."""
+"""Moments that are kept of longer segments. Watched quantities change from sweep to sweep: if only every other
+sweep were kept, the variance of their mean would be a sixth larger, and so would the excess of R-hat over 1."""
 FIRST_SWEEPS: Final = FIRST_SEGMENTS * ROWS
 """Sweeps before the chains are compared for the first time."""
 LONGEST: Final = 16 * SEGMENTS * ROWS

@@ -40,6 +40,7 @@ from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import sums_of
 from tallyveil.estimation.intervals.regions import Region
 from tallyveil.exact import as_given
+from tallyveil.files.manifest_files import MAIN_PRODUCT
 from tallyveil.files.marks import marks_of
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
 from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, region_of_all
@@ -49,7 +50,6 @@ from tallyveil.postprocess.derived.plain import by_kind, plain_numbers
 from tallyveil.postprocess.derived.question import LIMIT, Question, refused
 from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, whole_fit
 from tallyveil.postprocess.intervals.model import (
-    WITH_MEASUREMENTS,
     open_release,
     refuse_partial_measurements,
 )
@@ -143,7 +143,7 @@ class AskedRelease:
         Raises:
             StoreError: the folder holds no finished release, or one without measurements, or with a changed file.
         """
-        self.release = open_release(root, kinds=WITH_MEASUREMENTS)
+        self.release = open_release(root, kinds=MAIN_PRODUCT)
         refuse_partial_measurements(self.release)
         self._trees: dict[bytes, _Tree] = {}
 

@@ -34,7 +34,7 @@ from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import histogram_path, read_histogram
 from tallyveil.files.intervals import DECIMALS, known_queries, made_intervals, read_interval_answers
 from tallyveil.files.manifest import ReleaseKind
-from tallyveil.files.manifest_files import require_unchanged, require_unchanged_files
+from tallyveil.files.manifest_files import MAIN_PRODUCT, require_unchanged, require_unchanged_files
 from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
@@ -45,7 +45,6 @@ from tallyveil.postprocess.constraint_files import BOUNDS, INVARIANTS
 from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import (
-    WITH_MEASUREMENTS,
     FinishedRelease,
     named_queries,
     open_release,
@@ -436,7 +435,7 @@ def district_answers(
     """
     areas = {"district": geocodes} if minus is None else {"district": geocodes, "minus": minus}
     wanted = _Wanted(tables, level, simultaneous, with_bounds, workers or usable_cores())
-    release = open_release(root, kinds=WITH_MEASUREMENTS)
+    release = open_release(root, kinds=MAIN_PRODUCT)
     (district,) = _answers(release, areas, [(0,) if minus is None else (0, 1)], wanted)
     return district
 
@@ -463,7 +462,7 @@ def answers_by_district(
     Raises:
         StoreError, GeographyError, ConfigError: as in `district_answers`.
     """
-    release = open_release(root, kinds=WITH_MEASUREMENTS)
+    release = open_release(root, kinds=MAIN_PRODUCT)
     areas = {f"district {short_name(name)!r}": geocodes for name, geocodes in districts.items()}
     names: list[str | None] = list(districts)
     rest = unassigned_of(release.spine, districts)

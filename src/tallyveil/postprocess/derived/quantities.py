@@ -51,6 +51,7 @@ from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import sums_of
 from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.exact import as_given, type_of
+from tallyveil.files.manifest_files import MAIN_PRODUCT
 from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
@@ -67,7 +68,6 @@ from tallyveil.postprocess.derived.district import (
 )
 from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of
 from tallyveil.postprocess.intervals.model import (
-    WITH_MEASUREMENTS,
     FinishedRelease,
     open_release,
     refuse_partial_measurements,
@@ -509,7 +509,7 @@ def quantities_of(
         ConfigError: the level is out of range, or the counts tell too many cells apart.
     """
     refuse_level(level)
-    release, threads = open_release(root, kinds=WITH_MEASUREMENTS), workers or usable_cores()
+    release, threads = open_release(root, kinds=MAIN_PRODUCT), workers or usable_cores()
     apart = release.stated.tables_apart
     anew = apart or is_alone(release)
     if anew:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +41,6 @@ from tallyveil.schema.names import as_named, check_table_name
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
-
-WITH_MEASUREMENTS: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
-"""What folders may hold of which estimates can be made: a release, or measurements without counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -133,8 +133,9 @@ def residuals_of(measured: Measured, workers: int = 1) -> tuple[list[QueryResidu
         workers: Number of threads. The numbers do not depend on it.
     Returns:
         The residuals, by geolevel and query. A query of which nothing else says anything has none, and neither has,
-        with a model for each table, one whose covariances would not fit into memory. And, of queries that are held to
-        estimates of their attributes, those sums that have none for this reason, such as "age*home summed to age".
+        with a model for each table, one whose covariances would not fit into memory. And what was measured and has
+        none, in words; of queries that are held to estimates of their attributes, those sums whose covariances would
+        not fit, such as "age*home summed to age".
     Raises:
         ConfigError: the noise is not Gaussian.
         SchemaError, ConstraintError: the covariances would be too large, or exact counts contradict each other.
@@ -152,8 +153,12 @@ def residuals_of(measured: Measured, workers: int = 1) -> tuple[list[QueryResidu
         residuals += _of_zeros(measured, model)
     every = [(level.geolevel, group.name) for level in model.levels for group in level.measured]
     place = {pair: number for number, pair in enumerate(every)}
+    there = {(item.geolevel, item.query) for item in residuals if item.part != ZEROS}
+    strategy = measured.plan.strategy
+    pairs = [(geolevel, query) for geolevel in strategy.geolevels for query in strategy.queries(geolevel)]
+    unchecked = [f"{query} at {geolevel}" for geolevel, query in pairs if (geolevel, query) not in there]
     # Stable: sums of one query keep the order of their attributes.
-    return sorted(residuals, key=lambda item: place[item.geolevel, item.query]), skipped
+    return sorted(residuals, key=lambda item: place[item.geolevel, item.query]), [*unchecked, *skipped]
 
 
 _Exact = Mapping[str, Sequence[tuple[QueryGroup, Integers]]]
@@ -283,10 +288,8 @@ def _labels(query: QueryGroup, answers: Integers | None = None) -> Callable[[int
     """What each answer of a query counts, by its number among some or all; of a million, the few that are asked for."""
 
     def label_of(number: int) -> str:
-        places = np.unravel_index(number if answers is None else answers[number], query.shape)
-        named = [pair for pair in zip(query.factors, places, strict=True) if pair[0].name is not None]
-        words = [f"{factor.name}={factor.labels[int(place)]}" for factor, place in named]
-        return LABEL_JOINT.join(words) or query.name
+        named = query.label(number if answers is None else int(answers[number]))
+        return LABEL_JOINT.join(f"{name}={label}" for name, label in named.items()) or query.name
 
     return label_of
 
