@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isqrt
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -48,6 +48,9 @@ from tallyveil.geography.spine import Spine
 DistanceMeasure: TypeAlias = Literal["sorted", "sum"]
 """What groups make small: the off-spine distances sorted from the largest down, or their sum."""
 
+LARGEST_CUTOFF: Final = 10**9
+"""Above the number of geounits of any spine, so that a larger one would mean the same, and far from overflow."""
+
 
 @dataclass(frozen=True)
 class FanOutLimit(Declared):
@@ -69,10 +72,10 @@ class FanOutLimit(Declared):
     at_most: Whole | None = None
 
     def __post_init__(self) -> None:
-        if self.cutoff < 0:
+        if not 0 <= self.cutoff <= LARGEST_CUTOFF:
             raise GeographyError(
-                f"the fan-out cutoff is {self.cutoff}; wanted 0 or more. It is added to the square root of the "
-                "number of siblings.",
+                f"the fan-out cutoff is {self.cutoff}; wanted 0 or more, and at most {LARGEST_CUTOFF:,}. It is added "
+                "to the square root of the number of siblings.",
                 code="fan-out-limit",
             )
         if self.at_most is not None and self.at_most < 1:

@@ -75,6 +75,8 @@ class KnowsOthers(Attack):
 
     def _findings(self, source: str, score: Floats, kept: Bools, bound: float | None) -> list[Finding]:
         tried = score.size
+        if not tried:  # of one person nobody is left to judge the tuned attack by
+            return []
         right = _right(score, kept)
         low, high = interval(right, tried)
         value = right / tried

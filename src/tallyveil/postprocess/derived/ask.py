@@ -63,6 +63,8 @@ MOST_INDICES: Final = 4096
 MOST_TREES: Final = 2
 """Trees of tables apart that are in memory, each up to some GB in a state. Twice as many take twice the memory; half as
 many make a reader wait who goes back and forth between a few tables."""
+LARGEST_THRESHOLD: Final = 10**15
+"""Far above the people of any country, and far below the numbers whose square is no float."""
 MOST_LIMIT: Final = 1000.0
 """An interval a thousand times as wide as the number says nothing of it, so that a greater limit is meant by nobody."""
 
@@ -285,10 +287,14 @@ def _refuse_terms(question: Question, terms: Terms) -> None:
                 f"the threshold is {as_given(terms.threshold)}, wanted a number above 0 and below 1, such as 0.5."
             )
     # Two counts are compared by their difference, which is held to 0.
-    elif not _is_positive(terms.threshold) and not (question.minus and _is_finite(terms.threshold)):
+    elif not (
+        (_is_positive(terms.threshold) or (question.minus and _is_finite(terms.threshold)))
+        and abs(terms.threshold) <= LARGEST_THRESHOLD
+    ):
         raise refused(
             f"the threshold is {as_given(terms.threshold)}, wanted a number above 0, such as 10000; of a difference of "
-            "areas (minus AREAS) any finite number, such as 0."
+            f"areas (minus AREAS) also 0 or one below it; and none beyond {LARGEST_THRESHOLD:,}, which no count "
+            "reaches."
         )
 
 

@@ -297,6 +297,7 @@ def test_questions_that_are_refused(release, question, words):
         ({"limit": 1e308}, "at most 1000"),
         ({"limit": float("inf")}, "at most 1000"),
         ({"threshold": -1}, "wanted a number above 0, such as 10000"),
+        ({"threshold": 1e308}, "none beyond 1,000,000,000,000,000"),
         ({"minus": ["P01"], "threshold": float("nan")}, "any finite number, such as 0"),
         ({"by": ["age"], "measure": "median", "threshold": 5}, "a quantile or an index"),
         ({"threshold": 1.0, "share_of": []}, "below 1"),
