@@ -293,8 +293,8 @@ def _refuse_terms(question: Question, terms: Terms) -> None:
     ):
         raise refused(
             f"the threshold is {as_given(terms.threshold)}, wanted a number above 0, such as 10000; of a difference of "
-            f"areas (minus AREAS) also 0 or one below it; and none beyond {LARGEST_THRESHOLD:,}, which no count "
-            "reaches."
+            f"areas (minus AREAS) any finite number, such as 0; and none beyond {LARGEST_THRESHOLD:,}, which no "
+            "count reaches."
         )
 
 
