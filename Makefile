@@ -33,10 +33,12 @@ test-changed: $(VENV)/.installed-dev
 	tests=$$($(BIN)/python tests/changed.py --since $(SINCE)) || exit 1; \
 		if [ -z "$$tests" ]; then echo "nothing changed since $(SINCE)"; else $(TESTING) $(BIN)/pytest -n 2 $$tests; fi
 
-# Statistical, slow and exhaustive rows, and the properties once more with examples drawn anew.
+# Statistical, slow and exhaustive rows, the properties once more with examples drawn anew, and what is installed from
+# archives.
 test-nightly: $(VENV)/.installed-dev
 	$(TESTING) $(BIN)/pytest -n 2 -m nightly
 	$(TESTING) $(BIN)/pytest -n 2 -m "not soak and not bundle" --hypothesis-profile=nightly tests/property
+	$(MAKE) test-bundle
 
 # The oldest version that pyproject.toml allows of every dependency, in an environment of its own.
 OLDEST := .venv-oldest

@@ -424,6 +424,7 @@ def test_files_of_every_product_are_read_by_its_description(tmp_path, name):
     assert "strategy was computed" not in stated["statement"]
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_part_of_a_product_leaves_the_rest_unmeasured(tmp_path):
     (description,) = descriptions_named("census-2020-persons-us")

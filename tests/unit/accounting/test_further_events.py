@@ -309,7 +309,10 @@ def test_rho_beside_samples_lies_between_normal_noise_and_its_conversion() -> No
 
 
 @pytest.mark.parametrize("delta", every(2, ["1e-300", "1e-30", "1e-3", "0.5", "0.999"]))
-@pytest.mark.parametrize("event", [Laplace(1), PoissonSampled(DiscreteGaussian(1), "0.2", 20)])
+@pytest.mark.parametrize(
+    "event",
+    [Laplace(1), pytest.param(PoissonSampled(DiscreteGaussian(1), "0.2", 20), marks=pytest.mark.nightly)],
+)
 def test_epsilon_and_delta_are_inverse_at_every_delta(event, delta: str) -> None:
     found = composed(event)
     bounds, target = found.epsilon(delta), float(mp.log(mpf(delta)))

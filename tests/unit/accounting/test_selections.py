@@ -253,13 +253,17 @@ def test_pure_epsilon() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        RepeatAndSelect(Gaussian("1e10"), "1/3"),
+        pytest.param(RepeatAndSelect(Gaussian("1e10"), "1/3"), marks=pytest.mark.nightly),
         RepeatAndSelect(Gaussian("1e-4"), "1e-100", 10**6),
-        RepeatAndSelect(ZCDP("1e-10"), str(1 - Fraction(1, 10**100)), "1e-90"),
+        pytest.param(
+            RepeatAndSelect(ZCDP("1e-10"), str(1 - Fraction(1, 10**100)), "1e-90"), marks=pytest.mark.nightly
+        ),
         PoissonRepeatAndSelect(Gaussian(1), "1e100"),
         PoissonRepeatAndSelect(Gaussian(1), "1e-100"),
         PoissonRepeatAndSelect(Laplace("1e-3"), 5, 10**6),
-        RepeatAndSelect(PoissonSampled(Gaussian("1/4"), "1/2"), "1/2"),
+        pytest.param(
+            RepeatAndSelect(PoissonSampled(Gaussian("1/4"), "1/2"), "1/2"), marks=pytest.mark.nightly
+        ),
         RepeatAndSelect(RepeatAndSelect(Gaussian(4), "1/3"), "1/3"),
         PoissonRepeatAndSelect(RepeatAndSelect(Gaussian(4), "1/3"), 3),
     ],

@@ -135,6 +135,7 @@ def test_the_greatest_variance_can_be_the_aim(folder):
 LOSING = ("--regroup", "Block_Group", "--aim", "school_district", "--cutoff", "60")
 
 
+@pytest.mark.nightly
 def test_a_family_that_the_preset_protects_is_in_the_aim(folder):
     """Without this, groups chosen for school districts undid what the preset does for places."""
     call = (*build(folder), "--strategy", STRATEGY, "--exact", "US", "--out", folder / "o.parquet", *LOSING)

@@ -80,6 +80,7 @@ def table_1_findings():
     return table_1.reduced_variances(NOTHING)
 
 
+@pytest.mark.nightly
 def test_table_1_agrees_to_the_last_digit():
     findings = table_1_findings()
     missed = {entry for entry in disagreements(findings) if "larger with the printed variance" in entry[0]}

@@ -219,6 +219,7 @@ def test_rhode_island_distances_fall(shared_data, monkeypatch):
     assert table.filter(pl.col("areas") == "tribal_area")["mean"].to_list() == [34, 1, 1]
 
 
+@pytest.mark.nightly
 def test_rhode_island_errors(shared_data):
     """With equal queries at every geolevel bypassing makes no area worse; with production's, it does the State."""
     table = rhode_island.errors(StudyInputs(shared_data)).tables["rhode-island-errors"]
@@ -269,6 +270,7 @@ def test_groups_are_near_the_best_that_any_could_do(monkeypatch):
         assert paper["gap of the standard deviation"] < 0.15
 
 
+@pytest.mark.nightly
 def test_rhode_islands_groups_are_within_a_fiftieth_of_the_best(shared_data):
     table = bounds.rhode_island_groups(StudyInputs(shared_data)).tables["rhode-island-groups"]
     paper = table.filter((pl.col("areas") == "all together") & (pl.col("groups") == "the paper's"))

@@ -76,6 +76,7 @@ def test_the_help_names_every_exhibit_that_is_no_figure_or_table():
                 assert re.search(rf"\b{exhibit.name}\b", beyond), exhibit.name
 
 
+@pytest.mark.nightly
 def test_all_without_a_paper_runs_every_paper(command, tmp_path, monkeypatch):
     quick = {
         "fdp_census": "table-3",

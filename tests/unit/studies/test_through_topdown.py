@@ -103,6 +103,7 @@ def test_noise_is_the_least_for_its_epsilon_to_a_part_in_500():
         assert published * (1 - 1 / 500) < exact <= published
 
 
+@pytest.mark.nightly
 def test_noise_reduced_by_geolevel_costs_more_than_was_published_for_all(found):
     parameters = found[0].tables["topdown-parameters"]
     rho = rho_of(event_of(BUREAU))

@@ -110,6 +110,7 @@ def _errors_of(releases, population, totals_first):
     return np.array(found)
 
 
+@pytest.mark.nightly
 def test_errors_by_size_are_those_of_the_releases(found, public):
     findings, releases = found
     table = findings.tables["topdown-bias"]

@@ -58,7 +58,9 @@ def drawn(draw: random.Random, neighbours: Neighbours, spines: int = 1) -> Priva
     return SequentialEvent(tuple(parts))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 2, 5, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 3, 4))]
+)
 def test_it_is_the_worst_of_all_laws_one_by_one(seed: int) -> None:
     draw = random.Random(seed)
     neighbours = draw.choice((BOUNDED, UNBOUNDED))

@@ -268,6 +268,7 @@ def test_parameters_and_counts_have_their_joint_law(size, is_held):
     assert largest_z(*joint_draws(size, is_held=is_held)) < 4.5
 
 
+@pytest.mark.nightly
 def test_a_wrong_update_is_noticed():
     """The joint test has the power to see means of sizes that are 30 % too large after each update."""
 
