@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import write_small_inputs
 from tests.system.test_release_spine import with_spine
 
+from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.compare.attack_job import attack
 from tallyveil.compare.job import harmless
 from tallyveil.compare.methods.topdown import with_budget
@@ -217,6 +218,34 @@ def test_with_the_records_the_release_says_that_somebody_looked(folder, command)
     assert ledger.count("true counts compared with what attackers claim") == 1
     assert json.loads((folder / "made" / "manifest.json").read_text())["declassified"]
     assert "NOT PRIVATE" in (folder / "judged" / "attack.html").read_text()
+
+
+def test_records_of_another_year_and_files_without_records_are_refused(folder, command, tmp_path):
+    """The small release publishes the totals of its regions exactly; one record more contradicts them."""
+    people, other, made = (
+        pl.read_parquet(folder / "people.parquet"),
+        tmp_path / "other.parquet",
+        folder / "made",
+    )
+    before = [(made / name).read_bytes() for name in ("ledger.jsonl", "manifest.json")]
+    last_year = pl.concat([people.head(1).with_columns(pl.col("count") + 1), people.tail(-1)])
+    for records, code, words, exit_code in (
+        (last_year, "truth-contradicts", "'total' at Region", 6),
+        (people.head(0), "no-records", "no record", 3),
+    ):
+        records.write_parquet(other)
+        attacking = ("attack", folder / "release-attack.toml", "--out", tmp_path / "out")
+        for job in (("evaluate", made), attacking):
+            said = " ".join(command(*job, "--truth", other, FLAG, code=exit_code).split())
+            assert code in said
+            assert words in said
+            assert not (tmp_path / "out").exists()
+    assert before == [(made / name).read_bytes() for name in ("ledger.jsonl", "manifest.json")]
+    # A table of counts has no invariants, and a ledger of its own, which gets no entry.
+    words = ("attack", folder / "table-attack.toml", "--out", tmp_path / "out", "--truth", other, FLAG)
+    assert "no-records" in command(*words, code=3)
+    assert not read_ledger(tmp_path / "out" / "ledger.jsonl")[1]
+    assert not (tmp_path / "out" / "attack.json").exists()
 
 
 def test_noisy_answers_that_were_changed_are_refused(folder, command, tmp_path):

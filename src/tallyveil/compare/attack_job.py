@@ -4,7 +4,7 @@ Without the true records nothing confidential is opened, and the results are abo
 the ledger gets its entry before a true count is compared: that of the release, or one of its own beside the results.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,7 @@ from tallyveil.compare.results import Attacked
 from tallyveil.compare.settings import AttackFile
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.errors import ConfigError
+from tallyveil.files.checks import Bounded
 from tallyveil.files.declassified import mark_declassified, require_markable
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_geography
@@ -45,12 +46,14 @@ from tallyveil.files.histograms import HISTOGRAM, read_histogram
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
 from tallyveil.files.marks import marks_of
+from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.tables import write_spine
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.plans.release import ReleasePlan, StatedPlan
+from tallyveil.postprocess.constraint_files import INVARIANTS, read_invariants
 from tallyveil.storage.outputs import own_folder, remove
 from tallyveil.storage.write import write_json
 from tallyveil.version import VERSION
@@ -71,6 +74,7 @@ class _Sight:
         around: Published counts of cells in the areas below the root; None where there are none.
         law: What he knows of the changes.
         shows_exact: Whether he takes shown counts for exact.
+        exact: Invariants of a release, with their published answers.
     """
 
     plan: StatedPlan
@@ -81,6 +85,7 @@ class _Sight:
     around: Integers
     law: Law
     shows_exact: bool
+    exact: Sequence[Bounded] = ()
 
 
 def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], None]) -> Attacked:
@@ -147,7 +152,7 @@ def _of_release(file: AttackFile) -> _Sight:
         )
     root = file.published
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
-    require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM})
+    require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM, INVARIANTS})
     plan = stated_plan(root / MANIFEST, manifest.body["plan"])
     require_attribute(file.attacks.sensitive, plan.schema)
     spine = read_geography(root)
@@ -171,7 +176,9 @@ def _of_release(file: AttackFile) -> _Sight:
         histogram.dense(0, histogram.n_geounits, plan.schema.size),
     )
     published = published_release(root, manifest, shared)
-    return _Sight(plan, manifest, spine, shared, published, _around(shared, published), ExactLaw(), False)
+    around, hierarchies = _around(shared, published), Hierarchies(spine, spine, families, replaced)
+    exact = read_invariants(root, manifest.body["plan"], plan.schema, hierarchies)
+    return _Sight(plan, manifest, spine, shared, published, around, ExactLaw(), False, exact)
 
 
 def _of_table(file: AttackFile) -> _Sight:
@@ -347,6 +354,7 @@ def _true_input(sight: _Sight, file: AttackFile, out: Path, truth: Path) -> Shar
             spine=sight.spine,
             ledger=ledger,
             reason=REASON,
+            exact=sight.exact,
         )
         if manifest is not None:
             # In the manifest as well, before anything is compared, so that no report can hide it.

@@ -3,16 +3,20 @@
 A product that declassifies counts of its own enters them here first.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from tallyveil.accounting.events import NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.confidential.histogram import aggregate_all
+from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all, invariant_values
 from tallyveil.confidential.records import RecordUnits, read_records, read_units
+from tallyveil.errors import ConstraintError, SchemaError
+from tallyveil.files.checks import Bounded
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.inputs import Households
-from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.counts import PublicCounts, widen_limits
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import PLAIN, TextForm
 
@@ -31,6 +35,7 @@ def declassify_truth(
     missing: Mapping[str, str] | None = None,
     form: TextForm = PLAIN,
     household: Households | None = None,
+    exact: Sequence[Bounded] = (),
 ) -> tuple[PublicCounts, ...]:
     """Return the true counts of every geolevel, after recording this in the ledger.
 
@@ -38,6 +43,11 @@ def declassify_truth(
         path, geocode, count, columns, schema, spine, numbers, missing, form, household: As in `read_records`.
         ledger: Ledger of the release. A non-private event is written to it before anything is returned.
         reason: The reason in words, for the ledger.
+        exact: Invariants of the release that the counts are compared with, each with its published answers.
+    Raises:
+        SchemaError, GeographyError, ConfigError, StoreError: as in `read_records`; or the table has no record.
+        ConstraintError: the records have other exact answers than the release, so that they are not its own. The
+            message names queries and geolevels. No event was written then.
     Privacy: none. Everything computed from the result must be marked as not private.
     """
     finest = read_records(
@@ -52,12 +62,36 @@ def declassify_truth(
         form=form,
         household=household,
     )
+    if finest.total == 0:
+        raise SchemaError(
+            f"the records {path} have no record that counts, so that nothing can be compared with them. Give the file "
+            "of the true records. Nothing was entered into the ledger.",
+            code="no-records",
+        )
+    levels = aggregate_all(finest, spine)
+    _require_published(levels, exact, path)
     # The event is on disk before the counts are handed out: a process that is killed in between has shown nothing.
     enter_declassified(ledger, reason)
-    return tuple(
-        PublicCounts(level.geolevel, level.offsets, level.cells, level.counts)
-        for level in aggregate_all(finest, spine)
-    )
+    return tuple(PublicCounts(level.geolevel, level.offsets, level.cells, level.counts) for level in levels)
+
+
+def _require_published(levels: Sequence[ConfidentialHistogram], exact: Sequence[Bounded], path: Path) -> None:
+    """Refuse records whose exact answers are not those that a release published; raises ConstraintError."""
+    # At the finest geolevel of each invariant: what holds there holds for all sums of it.
+    other = [
+        f"'{item.query.name}' at {item.stated or levels[item.last_level].geolevel}"
+        for item in exact
+        if not np.array_equal(
+            invariant_values(levels[item.last_level], item.query, item.groups), widen_limits(item.lower[-1])
+        )
+    ]
+    if other:
+        raise ConstraintError(
+            f"the records {path} are not those that the release was made from: they have other answers where it "
+            f"published exact ones ({', '.join(other)}). Give the records of this release, and not those of another "
+            "year or place. Nothing was entered into the ledger.",
+            code="truth-contradicts",
+        )
 
 
 def declassify_units(

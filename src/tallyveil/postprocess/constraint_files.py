@@ -21,6 +21,7 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
+from tallyveil.files.checks import Bounded
 from tallyveil.files.histograms import enum_column, read_located
 from tallyveil.geography.areas import Hierarchies, StatedGeounits, stated_geounits
 from tallyveil.geography.spine import Spine
@@ -212,6 +213,14 @@ def stated_constraints(plan: Mapping[str, Any], hierarchies: Hierarchies) -> lis
         hierarchies: The spine that is measured, and the areas beside it.
     """
     return [*_invariants(plan["invariants"], hierarchies), *stated_bounds(plan["bounds"], hierarchies)]
+
+
+def read_invariants(
+    root: Path, plan: Mapping[str, Any], schema: Schema, hierarchies: Hierarchies
+) -> list[Bounded]:
+    """The invariants of a release with their published answers; raises StoreError as `ConstraintKind.rows`."""
+    items = _invariants(plan["invariants"], hierarchies)
+    return [item.read(root, schema, hierarchies.spine).promise for item in items]
 
 
 def _invariants(items: Iterable[Mapping[str, Any]], hierarchies: Hierarchies) -> Iterator[StatedConstraint]:

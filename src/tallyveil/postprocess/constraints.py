@@ -40,6 +40,7 @@ from tallyveil.arrays import Bools, Integers, NarrowArray
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.intervals.model import Zeros
 from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
+from tallyveil.files.checks import Bounded
 from tallyveil.geography.areas import Hierarchies, StatedGeounits, stated_geounits
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import BoundsInput
@@ -94,6 +95,11 @@ class ConstraintTable:
     def of_geounits(self) -> int:
         """The finest geolevel at which every geounit has bounds of its own; -1 if there is none."""
         return len(self.lower) - 1 - (self.groups is not None)
+
+    @property
+    def promise(self) -> Bounded:
+        """What published counts are held to."""
+        return Bounded(self.name, self.query, self.lower, self.upper, self.groups, self.stated)
 
     def bounds_of(self, level: int, start: int, stop: int) -> tuple[Integers, Integers]:
         """Rows start..stop of lower and upper bounds as int64, with `UNBOUNDED` where there is none.

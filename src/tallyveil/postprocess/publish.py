@@ -18,7 +18,6 @@ import numpy as np
 from tallyveil.errors import StoreError
 from tallyveil.files.checks import (
     Agreeing,
-    Bounded,
     Part,
     Promises,
     check_release,
@@ -204,10 +203,7 @@ class FinalChecks:
             plan.schema,
             self.hierarchies.spine,
             [plan.query(name) for name in plan.tables],
-            [
-                Bounded(table.name, table.query, table.lower, table.upper, table.groups, table.stated)
-                for table in self.constraints
-            ],
+            [table.promise for table in self.constraints],
             microdata=plan.microdata,
             areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, plan.entity_families)),
             agreed=[Agreeing(counts.name, counts.query, counts.counts) for counts in agreed],

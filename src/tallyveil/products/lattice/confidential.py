@@ -25,6 +25,7 @@ from tallyveil.subspace.exact.partial_sums import (
     partial_sums,
     sampler_by_sums,
 )
+from tallyveil.subspace.exact.sampler import VectorSampler
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.nonnegative import by_tilted_cells, draw_restricted
@@ -194,19 +195,27 @@ def steps_of(
         The states and steps; None if the law is drawn without them, by tilted cells.
     Raises:
         ConfigError: there are too many.
-        BudgetError: epsilon is too small or too large for the sampler.
     Privacy: the result depends on the invariants and on the largest count alone. A refusal reveals one bit about the
         invariants, which are published anyway.
     """
     if by_tilted_cells(law, lattice.structure, largest):
         return None
     totals = lattice.system.totals(table.counts)
-    steps = partial_sums(
+    return partial_sums(
         lattice.structure, totals, largest, LARGEST_MIXED if law.takes_root else LARGEST_STEPS
     )
-    # Made once before anything is spent: a law that is too narrow or too wide for it is refused here.
-    sampler_by_sums(table.counts, law, steps)
-    return steps
+
+
+def restricted_sampler(
+    table: ConfidentialTable, law: GeneralisedLaplace, steps: PartialSums
+) -> VectorSampler:
+    """What draws the restricted law around the true table. It holds the true table: confidential.
+
+    Raises:
+        BudgetError: epsilon is too small or too large for the sampler.
+    Privacy: made before anything is spent. A refusal depends on the law and on the invariants alone.
+    """
+    return sampler_by_sums(table.counts, law, steps)
 
 
 def restricted_table(
@@ -214,7 +223,8 @@ def restricted_table(
     address: NoiseAddress,
     structure: Structure,
     law: GeneralisedLaplace,
-    steps: PartialSums | None,
+    sampler: VectorSampler | None,
+    largest: int | None,
 ) -> Integers:
     """A table from the Laplace law around the true table, restricted to tables without negative counts.
 
@@ -223,16 +233,17 @@ def restricted_table(
         address: Place of the draw in the address space.
         structure: Structure of the invariants.
         law: The law.
-        steps: States and steps of the tables with the sums of this one (`steps_of`).
+        sampler: That of `restricted_sampler`; None if the law is drawn by tilted cells.
+        largest: Largest count that a cell can have; None for none.
     Returns:
         int64 [n_cells], with the invariants of the true table.
     Privacy: 2 epsilon times the distance in the norm of the law, to which the l2 norm adds the delta of a total
         variation of 2**-62 (docs/proofs/integer-subspace.md, section 7). How long the draw takes depends on the counts.
     """
-    if steps is None:
+    if sampler is None:
         drawn = draw_restricted(address, table.counts, structure, law.epsilon)
     else:
-        drawn = draw_by_sums(address, table.counts, structure, law, steps)
+        drawn = draw_by_sums(address, table.counts, structure, law, sampler, largest)
     drawn.setflags(write=False)
     return drawn
 
@@ -274,6 +285,8 @@ def declassify_table(
     schema: Schema,
     ledger: Ledger,
     reason: str,
+    released: Integers,
+    exact: ConstraintSystem | None,
 ) -> Integers:
     """Return the true counts of one table, after recording this in the ledger.
 
@@ -281,10 +294,24 @@ def declassify_table(
         path, count, columns, schema: As in `read_confidential_table`.
         ledger: Ledger of the release. A non-private event is written to it before anything is returned.
         reason: The reason in words, for the ledger.
+        released: int64 [n_cells], the counts of a release that the table is compared with.
+        exact: The invariants of that release; None where they are not known.
     Returns:
         int64 [n_cells], in the order of the schema's cells.
+    Raises:
+        SchemaError, ConfigError, StoreError: as in `read_confidential_table`.
+        ConstraintError: the table has other invariants than the release. Nothing was entered then.
     Privacy: none. Everything computed from the result must be marked as not private.
     """
     table = read_confidential_table(path, count=count, columns=columns, schema=schema)
+    if exact is not None and not keeps_invariants(table, released, exact):
+        # All names are given: which sum differs would tell something of the table.
+        names = ", ".join(f"'{name}'" for name in exact.names[:8])
+        raise ConstraintError(
+            f"the table {path} is not the one that the release was made from: it has other sums than the release "
+            f"published exactly ({names}). Give the table of this release, and not that of another year or place. "
+            "Nothing was entered into the ledger.",
+            code="truth-contradicts",
+        )
     enter_declassified(ledger, reason)
     return table.counts

@@ -33,6 +33,7 @@ from tallyveil.products.lattice.confidential import (
     require_summable,
     require_table_header,
     require_within,
+    restricted_sampler,
     restricted_table,
     steps_of,
 )
@@ -53,6 +54,7 @@ from tallyveil.products.lattice.public.verified import (
     UNBIASED,
     margins_record,
     names_of_cells,
+    plan_of_table,
     table_checks,
 )
 from tallyveil.products.lattice.run.nearest import nearest_table
@@ -67,7 +69,7 @@ from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.partial_sums import PartialSums
+from tallyveil.subspace.exact.sampler import VectorSampler
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.noise_plan import (
     ErrorMargins,
@@ -198,11 +200,12 @@ class TableProduct:
             require_summable(table, sums)
             if plan.outputs is not Outputs.FREE:
                 require_within(table, plan.largest)
-            steps = None
+            sampler = None
             if noise.restricted and isinstance(plan.law, GeneralisedLaplace):
                 steps = steps_of(table, noise.lattice, plan.law, plan.largest)
+                sampler = None if steps is None else restricted_sampler(table, plan.law, steps)
         self.noise = noise
-        return _TableWork(plan, noise, guarantee, sums, margins, table, steps, self.draws, watch)
+        return _TableWork(plan, noise, guarantee, sums, margins, table, sampler, self.draws, watch)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -215,7 +218,7 @@ class _TableWork:
     sums: ConstraintSystem
     margins: ErrorMargins | None
     table: ConfidentialTable
-    steps: PartialSums | None
+    sampler: VectorSampler | None
     draws: int
     watch: Stopwatch
 
@@ -289,7 +292,9 @@ def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
     # The restricted law draws the table itself; there is no noise that could be added or published apart.
     if isinstance(plan.law, GeneralisedLaplace) and noise.restricted:
         place = NoiseAddress(source, 0, _RESTRICTED_QUERY)
-        return {"count": restricted_table(work.table, place, noise.lattice.structure, plan.law, work.steps)}
+        structure = noise.lattice.structure
+        drawn = restricted_table(work.table, place, structure, plan.law, work.sampler, plan.largest)
+        return {"count": drawn}
     noisy = release_table(
         work.table, noise.draw(key, range(1), work.watch.advanced)[0], plan.constraints.system
     )
@@ -353,7 +358,8 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
         The table of `table_errors`. It is also written to `evaluation` in the release.
     Raises:
         StoreError: the folder holds no finished release of a table.
-        SchemaError, ConfigError: the table does not fit the release.
+        SchemaError, ConfigError, ConstraintError: the table does not fit the release, or has other exact sums than it.
+            Nothing was entered into the ledger then.
     Privacy: none. Before counts are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.SUBSPACE)
@@ -366,6 +372,7 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
             "release. Nothing was read or declassified.",
             code="release-damaged",
         )
+    known = plan_of_table(root, manifest)
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
     with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
         counts = declassify_table(
@@ -375,6 +382,8 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
             schema=schema,
             ledger=ledger,
             reason="true counts compared with the release; the results reveal them",
+            released=released["count"].to_numpy(),
+            exact=None if known is None else known.constraints.system,
         )
         # In the manifest before an error is computed, so that no report comes without the mark.
         mark_declassified(root, ledger.entries)

@@ -21,6 +21,7 @@ from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.fitting import stated_plan
+from tallyveil.postprocess.constraint_files import INVARIANTS, read_invariants
 
 
 def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = None) -> Evaluation:
@@ -37,11 +38,12 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
         The tables of `error_metrics` and `find_artefacts`. They are also written to `evaluation` in the release.
     Raises:
         StoreError: the folder holds no finished release, or a file of it was changed.
-        SchemaError, GeographyError, ConfigError: the records do not fit the release, or a query is unknown.
+        SchemaError, GeographyError, ConfigError, ConstraintError: the records do not fit the release, or contradict an
+            invariant of it, or a query is unknown. Nothing was entered into the ledger then.
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
-    require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM})
+    require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM, INVARIANTS})
     require_markable(root, manifest)
     plan = manifest.body["plan"]
     stated = stated_plan(root / MANIFEST, plan)
@@ -57,6 +59,7 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
     known = Hierarchies(spine, spine, families, replaced)
     # The whole release is read before the ledger says that records were compared with it.
     estimates = [read_histogram(root, geolevel, schema, spine) for geolevel in spine.geolevels]
+    exact = read_invariants(root, plan, schema, known)
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
     with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
         truths = declassify_truth(
@@ -65,6 +68,7 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
             schema=schema,
             spine=spine,
             ledger=ledger,
+            exact=exact,
             reason="true counts compared with the release; the results reveal them",
         )
         # In the manifest as well, before any error is computed, so that no report can hide it.
