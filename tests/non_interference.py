@@ -130,6 +130,7 @@ class World:
         for module, name in (
             (lattice_counts, "noisy_answers"),
             (lattice_run, "release_table"),
+            (lattice_run, "restricted_sampler"),
             (lattice_run, "restricted_table"),
         ):
             patch.setattr(module, name, self._on_reference(name, getattr(module, name)))

@@ -39,6 +39,9 @@ ROOTS = (
     "products.lattice.run.run:_TableWork.check",
     "products.lattice.confidential:release_table",
     "products.lattice.confidential:restricted_table",
+    "subspace.exact.sampler:TrialSampler.draw",
+    "subspace.exact.mixture:MixtureSampler.draw",
+    "subspace.exact.partial_sums:PartialSumsProposal.trials",
     "subspace.nonnegative:nearest_nonnegative",
     "subspace.noise_plan:NoisePlan.draw",
     "runs.once:require_one_spend",
@@ -56,8 +59,8 @@ ROOTS = (
     "products.topdown.run.on_worker:open_run",
     "postprocess.estimation:open_estimate",
 )
-"""What runs once the spend is in the ledger; all that it calls follows. Executors and openers are called by names that
-the source does not show."""
+"""What runs once the spend is in the ledger; all that it calls follows. Executors, openers and
+samplers are called by names that the source does not show."""
 
 
 ON_MAKING = ("__init__", "__post_init__", "__enter__", "__exit__")

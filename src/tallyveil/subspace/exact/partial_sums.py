@@ -472,7 +472,8 @@ def draw_by_sums(
     counts: Integers,
     structure: Structure,
     law: GeneralisedLaplace,
-    steps: PartialSums,
+    sampler: VectorSampler,
+    largest: int | None,
 ) -> Integers:
     """A table within the bounds and with the sums of `counts`, from the restricted law.
 
@@ -481,14 +482,15 @@ def draw_by_sums(
         counts: int64 [n_cells], within the bounds; the true table. Confidential.
         structure: Structure of the constraints.
         law: The law.
-        steps: States and steps of the tables with the sums of `counts`.
+        sampler: That of `sampler_by_sums` for these counts and this law.
+        largest: Largest count of a cell; None for none.
     Returns:
         int64 [n_cells].
     Privacy: twice epsilon times the distance in the norm of the law, between tables with the same sums.
     """
     # Cells that no constraint names are at the draws with their numbers, so that the table is at the one after them.
-    drawn: Integers = counts + sampler_by_sums(counts, law, steps).draw(address, [counts.size])[0]
-    if steps.largest is None:
+    drawn: Integers = counts + sampler.draw(address, [counts.size])[0]
+    if largest is None:
         drawn[structure.free] = draw_alone(address, counts, structure.free, law.epsilon)
     return drawn
 

@@ -24,6 +24,7 @@ from tallyveil.products.lattice.confidential import (
     release_table,
     require_summable,
     require_within,
+    restricted_sampler,
     restricted_table,
     steps_of,
 )
@@ -259,13 +260,13 @@ def test_a_restricted_table_is_drawn_around_the_true_one():
     structure = recognise(ConstraintSystem.from_sets([range(3), range(3, 6)], SCHEMA.size))
     place = NoiseAddress(NoiseSource(insecure_key("table")), 3, 4)
     half, wide = GeneralisedLaplace(Norm.L1, Fraction(1, 2)), GeneralisedLaplace(Norm.L1, Fraction(50))
-    found = restricted_table(table, place, structure, half, None)
+    found = restricted_table(table, place, structure, half, None, None)
     assert found.tolist() == draw_restricted(place, table.counts, structure, Fraction(1, 2)).tolist()
     assert (found.reshape(2, 3).sum(axis=1) == [11, 7]).all()
     assert (found >= 0).all()
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 0
-    assert restricted_table(table, place, structure, wide, None).tolist() == table.counts.tolist()
+    assert restricted_table(table, place, structure, wide, None, None).tolist() == table.counts.tolist()
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
@@ -275,9 +276,12 @@ def test_a_restricted_table_under_sums_that_cross_is_drawn_from_their_states(nor
     place = NoiseAddress(NoiseSource(insecure_key("table")), 3, 4)
     steps = steps_of(table, lattice, law, 1)
     assert steps is not None
+    sampler = restricted_sampler(table, law, steps)
     found = {
         tuple(
-            restricted_table(table, NoiseAddress(place.source, 3, i), lattice.structure, law, steps).tolist()
+            restricted_table(
+                table, NoiseAddress(place.source, 3, i), lattice.structure, law, sampler, 1
+            ).tolist()
         )
         for i in range(20)
     }

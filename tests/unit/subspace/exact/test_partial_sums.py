@@ -146,12 +146,13 @@ def test_states_depend_on_the_sums_alone_and_draws_on_their_address():
     counts = rng.integers(0, 2, 25)
     system, law = margins(5, 5), GeneralisedLaplace(Norm.L1, Fraction(1))
     steps = partial_sums(recognise(system), system.totals(counts), 1)
-    other = draw_by_sums(PLACE, counts, recognise(system), law, steps)
+    other = draw_by_sums(PLACE, counts, recognise(system), law, sampler_by_sums(counts, law, steps), 1)
     again = partial_sums(recognise(system), system.totals(other), 1)
     for a, b in zip(steps.layers, again.layers, strict=True):
         assert np.array_equal(a.sums, b.sums)
         assert np.array_equal(a.after, b.after)
-    assert np.array_equal(other, draw_by_sums(PLACE, counts, recognise(system), law, again))
+    sampler = sampler_by_sums(counts, law, again)
+    assert np.array_equal(other, draw_by_sums(PLACE, counts, recognise(system), law, sampler, 1))
     assert (system.totals(other) == system.totals(counts)).all()
     assert set(other.tolist()) <= {0, 1}
 
@@ -163,7 +164,7 @@ def test_a_narrow_law_gives_the_true_table_and_cells_without_a_constraint_are_dr
     steps = partial_sums(structure, system.totals(counts), None)
     for epsilon, exact in ((Fraction(60), True), (Fraction(1, 4), False)):
         law = GeneralisedLaplace(Norm.L1, epsilon)
-        drawn = draw_by_sums(PLACE, counts, structure, law, steps)
+        drawn = draw_by_sums(PLACE, counts, structure, law, sampler_by_sums(counts, law, steps), None)
         assert np.array_equal(drawn, counts) is exact
         assert (drawn >= 0).all()
         assert (system.totals(drawn) == system.totals(counts)).all()
