@@ -49,13 +49,8 @@ def distance_bounds(
             to another spine.
     """
     require_same_spine(spine, family)
+    require_groups(spine, grouped)
     free = {spine.level_index(name): free_groups(spine, name, limit) for name in grouped}
-    if any(level - 1 in free for level in free):
-        raise GeographyError(
-            f"geolevels {', '.join(grouped)} are to have free groups, and one of them lies directly above another. "
-            "Name only one of the two.",
-            code="spine-step",
-        )
     chunks = [
         _of_entities(spine, family, free, entities)
         for entities in entities_at_a_time(family, max(map(len, spine.geocodes[:-1]), default=1))
@@ -141,6 +136,24 @@ def _together_in(inside: NDArray[np.bool_], limit: int) -> int:
     return max(alone, int((counted_in.sum(axis=1) + cost.sum(axis=1)).min()))
 
 
+def require_groups(spine: Spine, grouped: Sequence[str]) -> None:
+    """Refuse geolevels whose groups cannot be free together, whatever the groups are; raises GeographyError."""
+    levels = [spine.level_index(name) for name in grouped]
+    for level, name in zip(levels, grouped, strict=True):
+        if level in (0, spine.finest):
+            raise GeographyError(
+                f"{name} is the first or the finest geolevel of the spine, whose geounits are no groups. Name one of "
+                f"{', '.join(spine.geolevels[1:-1]) or 'the geolevels between them, of which there are none'}.",
+                code="spine-step",
+            )
+    if any(level - 1 in levels for level in levels):
+        raise GeographyError(
+            f"geolevels {', '.join(grouped)} are to have free groups, and one of them lies directly above another. "
+            "Name only one of the two.",
+            code="spine-step",
+        )
+
+
 def free_groups(spine: Spine, geolevel: str, limit: FanOutLimit) -> tuple[Integers, Integers]:
     """The children that the groups of a geolevel divide among themselves.
 
@@ -151,13 +164,8 @@ def free_groups(spine: Spine, geolevel: str, limit: FanOutLimit) -> tuple[Intege
     Raises:
         GeographyError: the geolevel is the root or the finest, or one of its groups breaks the limit.
     """
+    require_groups(spine, [geolevel])
     level = spine.level_index(geolevel)
-    if level in (0, spine.finest):
-        raise GeographyError(
-            f"{geolevel} is the first or the finest geolevel of the spine, whose geounits are no groups. Name one of "
-            f"{', '.join(spine.geolevels[1:-1]) or 'the geolevels between them, of which there are none'}.",
-            code="spine-step",
-        )
     children = spine.child_offsets[level][spine.child_offsets[level - 1]]
     limits = limit.limits(np.diff(children))
     over = int(np.max(np.diff(spine.child_offsets[level]) - limits[spine.parents(level)]))

@@ -441,6 +441,11 @@ def test_compare_shows_how_far_groups_are_from_the_best(folder, tmp_path):
     for groups in ("Block_Group", "Tract"):
         with pytest.raises(BudgetError, match=f"geounits of {groups} on the second spine are bypassed"):
             run("compare", plain, folder / "paper.parquet", *asked, "--grouped", groups, "--cutoff", "400")
+    # Without bypassing these could not be groups either, so that nobody is told to leave it out.
+    for groups, words in ((["Block"], "are no groups"), (["Tract", "Block_Group"], "directly above")):
+        grouped = [word for name in groups for word in ("--grouped", name)]
+        with pytest.raises(GeographyError, match=words):
+            run("compare", plain, folder / "paper.parquet", *asked, *grouped)
 
 
 def test_every_query_is_spared_by_its_rule(folder, tmp_path):

@@ -33,7 +33,7 @@ from tallyveil.budget.strategy import Strategy, parse_fraction
 from tallyveil.errors import BudgetError, ConfigError, GeographyError
 from tallyveil.geography.areas import AreaChange, geounits_as_entities
 from tallyveil.geography.bypass import BypassRule, bypass
-from tallyveil.geography.distance_bounds import distance_bounds, joint_distance_bound
+from tallyveil.geography.distance_bounds import distance_bounds, joint_distance_bound, require_groups
 from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.optimise import OptimisedSpine, further, optimise_spine
 from tallyveil.geography.spine import GeounitShares, Spine, uniform_shares
@@ -433,7 +433,13 @@ _BOUNDS: Final = {"bound_mean": pl.Float64, "gap": pl.Float64}
 
 
 def _require_all_measured(spine: Spine, shares: GeounitShares | None, free: FreeGroups) -> None:
-    """Refuse bounds over groups some of which are bypassed, as other groups could have been bypassed instead."""
+    """Refuse bounds over groups some of which are bypassed, as other groups could have been bypassed instead.
+
+    Raises:
+        GeographyError: the geolevels cannot be groups, with bypassed geounits or without.
+        BudgetError: some groups are bypassed.
+    """
+    require_groups(spine, free.geolevels)
     for geolevel in free.geolevels:
         level = spine.level_index(geolevel)
         # The children of a bypassed group replace it, and stand once more below themselves, not measured there.
