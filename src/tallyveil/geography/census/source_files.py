@@ -4,7 +4,7 @@ Errors say the file, the first line that does not fit, what was found and what w
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -209,8 +209,9 @@ def _read_table(path: Path, required: Sequence[str], optional: Sequence[str]) ->
 def read_spreadsheet(path: Path, columns: Mapping[str, str]) -> SourceTable:
     """Read a list that a spreadsheet program saved as CSV: titles above the header, and notes below the rows.
 
-    The header is the first line that has all columns. Rows with nothing but a first field are notes, and are passed
-    over.
+    The header is the first line that has all columns. Its fields are separated by commas, tabs or semicolons, which
+    spreadsheet programs write by the language of the machine. Rows with nothing but a first field are notes, and are
+    passed over.
 
     Args:
         path: The file.
@@ -225,8 +226,8 @@ def read_spreadsheet(path: Path, columns: Mapping[str, str]) -> SourceTable:
         raise _misread(path, "no file", "a list saved as CSV", "Correct the path.")
     if not path.stat().st_size:
         raise _misread(path, "an empty file", "a list saved as CSV", "Save the published list again.")
-    records = _records(path)
-    letters = (["".join(filter(str.isalpha, name)).lower() for name in fields] for _, fields in records)
+    records = _records(path, columns)
+    letters = ([_letters(name) for name in fields] for _, fields in records)
     found = next(((place, names) for place, names in enumerate(letters) if set(columns) <= set(names)), None)
     if found is None:
         raise _misread(
@@ -255,9 +256,18 @@ def read_spreadsheet(path: Path, columns: Mapping[str, str]) -> SourceTable:
     return SourceTable(path, table.with_columns(pl.all().replace("", None)), row_numbers=lines)
 
 
-def _records(path: Path) -> list[tuple[int, list[str]]]:
-    """The records of a CSV file, each with the number of its last line, from 1."""
-    reader = csv.reader(_text_lines(path).to_list(), strict=True)
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text)).lower()
+
+
+def _records(path: Path, columns: Collection[str]) -> list[tuple[int, list[str]]]:
+    """The records of a CSV file, each with the number of its last line, from 1.
+
+    The header that has all columns says which sign stands between fields; a comma where no line is the header.
+    """
+    lines = _text_lines(path).to_list()
+    header = next((line for line in lines if all(name in _letters(line) for name in columns)), "")
+    reader = csv.reader(lines, delimiter=max(OTHER_SEPARATORS, key=header.count), strict=True)
     try:
         return [(reader.line_num, fields) for fields in reader]
     except csv.Error:

@@ -1,3 +1,4 @@
+import csv
 from pathlib import Path
 
 import polars as pl
@@ -191,6 +192,10 @@ def test_metropolitan_areas_are_made_of_counties(files, lines):
     assert made.report["families"]["cbsa"] == {"entities": 1, "blocks": 3}
     again = imported(files, ["44"], cbsas=files.text("list1.csv", lines, end="\r\n", start=b"\xef\xbb\xbf"))
     assert again.entities.equals(made.entities)
+    for sign in ";\t":
+        others = ["\n".join(map(sign.join, csv.reader([line]))) for line in lines[:-1]]
+        again = imported(files, ["44"], cbsas=files.text("list2.csv", others))
+        assert again.entities.equals(made.entities)
 
 
 def test_facilities_give_kinds_and_bounds(files):
