@@ -11,7 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from tallyveil.geography.areas import NAME_IN
 from tallyveil.storage.read import TextForm, collect, require_levels, scan_table
@@ -137,6 +140,8 @@ def read_areas(asked: AreasAsked, language: Language) -> AreasRead:
     if asked.lists_all:
         # A code that stands twice would have two rows to look its parent up in.
         problems.of_list(table)
+        if not problems.said:
+            problems.of_circles(table)
         codes = table.head(0) if problems.said else _climbed(table, asked)
     else:
         code = pl.col(asked.code)
@@ -180,14 +185,20 @@ def _notes(table: pl.DataFrame, asked: AreasAsked, language: Language) -> Iterat
                 )
 
 
+def _above(table: pl.DataFrame, asked: AreasAsked) -> pl.DataFrame:
+    """Every code of a list of all kinds of areas with each other code that is above it; columns `code` and `parent`."""
+    code = pl.col(asked.code)
+    sources = [_source(level.source, code) for level in asked.above if level.source != EVERYTHING]
+    pairs = [table.select(code.alias("code"), source.alias("parent")) for source in sources]
+    none = pl.DataFrame(schema={"code": pl.String, "parent": pl.String})
+    return pl.concat([none, *pairs]).filter(pl.col("parent") != pl.col("code"))
+
+
 def _climbed(table: pl.DataFrame, asked: AreasAsked) -> pl.DataFrame:
     """The codes of a list of all kinds of areas: those of its smallest areas, and of the areas above each."""
     code = pl.col(asked.code)
-    above = [_source(level.source, code) for level in asked.above if level.source != EVERYTHING]
-    parents = [table.select(source.alias("parent"), code.alias("code")) for source in above]
     # The smallest areas are those that no other row has above it.
-    larger = [pair.filter(pl.col("parent") != pl.col("code"))["parent"] for pair in parents]
-    smallest = table.filter(~code.is_in(pl.concat(larger).implode())) if larger else table
+    smallest = table.filter(~code.is_in(_above(table, asked)["parent"].implode()))
     codes = smallest.select(code.alias(asked.finest), ROW)
     below = asked.finest
     for level in reversed(asked.above):
@@ -231,6 +242,36 @@ class _Problems:
             for row in rows.filter(code.is_null() | (code == ""))[ROW]
         ]
         self._twice(rows, self._asked.code)
+
+    def of_circles(self, rows: pl.DataFrame) -> None:
+        """Areas of a list of all kinds that lie in each other, with no smallest area in any of them."""
+        above = _above(rows, self._asked).filter(pl.col("parent") != "")
+        code = pl.col(self._asked.code)
+        # Area by area from the smallest up; an area is reached unless whatever lies in it goes round.
+        numbers = pl.concat([rows[self._asked.code], above["parent"]]).unique().sort()
+        smallest = rows.filter(~code.is_in(above["parent"].implode()))[self._asked.code]
+        start = len(numbers)
+        begins = np.concatenate(
+            [np.full(len(smallest), start), numbers.search_sorted(above["code"]).to_numpy()]
+        )
+        ends = np.concatenate(
+            [numbers.search_sorted(codes).to_numpy() for codes in (smallest, above["parent"])]
+        )
+        steps = sparse.csr_matrix(
+            (np.ones(len(begins), np.int8), (begins, ends)), shape=(start + 1, start + 1)
+        )
+        reached = csgraph.breadth_first_order(steps, start, return_predecessors=False)
+        lost = rows.filter(~code.is_in(numbers.gather(reached[reached < start]).implode()))
+        if lost.height:
+            self.said.append(
+                self._language.say(
+                    "Rows {rows} of {file} are areas that lie in each other, with no smallest area in them: {areas}. "
+                    "Correct what is above one of them.",
+                    rows=self._listed(lost[ROW].to_list()),
+                    file=self._file,
+                    areas=", ".join(lost[self._asked.code][:MOST_PROBLEMS]),
+                )
+            )
 
     def of_codes(self, codes: pl.DataFrame) -> None:
         """Codes that are lacking, stand twice, or belong to two larger areas."""

@@ -405,6 +405,11 @@ def test_problems_of_a_list_of_all_kinds_name_their_row(folder: Path, row: str, 
             "K1;K2\nK2;K1\nM1;K1\nM2;K2\n",
             "Row 5 of list.csv needs one area to be both a Region and a District.",
         ),
+        # Two areas that are above each other, and have no smallest area in them.
+        (
+            "R;\nK1;R\nM1;K1\nK2;K3\nK3;K2\n",
+            "Rows 5 and 6 of list.csv are areas that lie in each other, with no smallest area in them: K2, K3.",
+        ),
         # A town that is as deep as a district.
         (
             "R;\nK1;R\nB1;K1\nM1;B1\nM2;K1\n",
