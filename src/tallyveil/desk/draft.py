@@ -69,7 +69,7 @@ from tallyveil.schema.attribute import Attribute, ranges_of
 from tallyveil.schema.labels import is_language
 from tallyveil.schema.names import check_areas, check_name
 from tallyveil.schema.schema import Unit
-from tallyveil.storage.read import TEXT_SUFFIXES, TextForm, input_stamp
+from tallyveil.storage.read import TEXT_SUFFIXES, TextForm, input_stamp, is_pattern
 from tallyveil.storage.text_forms import TableShape, shape_of
 from tallyveil.storage.write import file_digest, write_text
 from tallyveil.words.language import ENGLISH, Figure, Language, phrase
@@ -304,7 +304,7 @@ class Draft:
         check_areas(names)
         columns = [text_of(said, "code"), text_of(said, "name"), *(level.source for level in above)]
         for name in (*names, *(column.removeprefix(COLUMN) for column in columns)):
-            if name == "*" or (name.startswith("^") and name.endswith("$")):
+            if is_pattern(name):
                 raise AnswerError(
                     say("“{name}” cannot be the name of a column or of areas. Rename it.", name=name),
                     code="bad-argument",

@@ -18,6 +18,7 @@ from tallyveil.errors import SchemaError, TallyveilError
 from tallyveil.exact import as_given
 from tallyveil.printable import short_name
 from tallyveil.storage.paths import hive_value
+from tallyveil.storage.read import is_pattern
 
 LONGEST_NAME: Final = 200
 """Largest number of characters in a name."""
@@ -74,7 +75,7 @@ def check_name(name: str, what: str) -> str:
         what: The kind of thing that is named, such as "geolevel".
     Raises:
         SchemaError: the name is empty or too long, has spaces around it, or contains a slash, a line break or an
-            invisible character (such as a terminal's escape code), or cannot be written as UTF-8.
+            invisible character (such as a terminal's escape code), or cannot be written as UTF-8; or it is a pattern.
     """
     # The value is of any type, because it comes from files: a number without quotes is no text.
     if not isinstance(name, str) or not name or name != name.strip():
@@ -93,6 +94,12 @@ def check_name(name: str, what: str) -> str:
         raise SchemaError(
             f"{what} name {name!a} holds {bad[0]!a}. Names become file names and are shown on terminals and "
             "pages: slashes, line breaks, control codes and invisible characters are not allowed. Rename it.",
+            code="bad-name",
+        )
+    if name != "*" and is_pattern(name):
+        raise SchemaError(
+            f"{what} name {name!r} begins with '^' and ends with '$'. Names become columns, and programs would take "
+            "this one for a pattern that other names fit. Rename it.",
             code="bad-name",
         )
     return name

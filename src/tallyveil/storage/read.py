@@ -180,7 +180,14 @@ def scan_table(
     Raises:
         StoreError: the file is missing, unreadable, or neither Parquet nor CSV; or a command is writing its folder.
         ConfigError: a column is missing or occurs twice.
+        SchemaError: the name of a wanted column stands for several columns (`is_pattern`).
     """
+    if patterns := [name for name in columns if is_pattern(name)]:
+        raise SchemaError(
+            f"the column(s) {', '.join(map(repr, patterns))} of the {what} file {path} cannot be read: a name that is "
+            "'*', or begins with '^' and ends with '$', stands for several columns. Rename the column.",
+            code="bad-name",
+        )
     frame = _opened(path, what, form)
     present = frame.collect_schema().names()
     missing = [name for name in columns if name not in present]
@@ -199,6 +206,11 @@ def scan_table(
             code="column-twice",
         )
     return frame.select(list(dict.fromkeys(columns)))
+
+
+def is_pattern(name: str) -> bool:
+    """Whether polars takes the name of a column for a pattern, and reads other columns in its place."""
+    return name == "*" or (name.startswith("^") and name.endswith("$"))
 
 
 def _header(path: Path, what: str, form: TextForm) -> list[str]:

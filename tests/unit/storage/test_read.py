@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from tallyveil.errors import ConfigError, StoreError
+from tallyveil.errors import ConfigError, SchemaError, StoreError
+from tallyveil.schema.names import check_name
 from tallyveil.storage.read import scan_parquet, scan_table, stream_parquet
 
 
@@ -34,6 +35,20 @@ def test_the_refusal_wants_what_the_name_says(tmp_path):
         with pytest.raises(StoreError) as caught:
             scan_table(tmp_path / name, ["geocode"], "geometry")
         assert str(caught.value).endswith(f"what it should be: {wanted}")
+
+
+@pytest.mark.parametrize("name", ["^a$", "*", "^.*$"])
+def test_a_column_whose_name_stands_for_others_is_refused(tmp_path, name):
+    """Polars would read column `a` in the place of `^a$`, which is in the table, too."""
+    pl.DataFrame({name: ["1"], "a": ["2"]}).write_csv(tmp_path / "a.csv")
+    with pytest.raises(SchemaError) as caught:
+        scan_table(tmp_path / "a.csv", ["a", name], "records")
+    assert caught.value.code == "bad-name"
+    assert name in str(caught.value)
+    assert scan_table(tmp_path / "a.csv", ["a"], "records").collect()["a"].to_list() == ["2"]
+    if name != "*":
+        with pytest.raises(SchemaError, match="pattern"):
+            check_name(name, "attribute")
 
 
 def test_a_header_of_any_length_leaves_the_message_short(tmp_path):

@@ -30,7 +30,7 @@ from tallyveil.plans.from_toml.descriptions import Description, packaged_descrip
 from tallyveil.schema.presets import load_preset, preset_names
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import toml_key, toml_value
-from tallyveil.storage.read import UNREADABLE, collect, inputs_below
+from tallyveil.storage.read import UNREADABLE, collect, inputs_below, is_pattern
 
 MOST_ROWS: Final = 200_000
 """Rows of a table that are looked at. Twice as many take twice the time, and names that come later are missing in the
@@ -182,7 +182,11 @@ def _table(pattern: str, files: Sequence[tuple[Path, dict[str, str]]]) -> _Table
             known = next((lower[name] for name in suggested if name in lower), None)
             if known is not None and not (kind == NAME and QUERY in names):
                 columns.setdefault(kind, known)
-        others = [name for name, kind in schema.items() if kind == pl.String and name not in columns.values()]
+        others = [
+            name
+            for name, kind in schema.items()
+            if kind == pl.String and name not in columns.values() and not is_pattern(name)
+        ]
         labels |= dict.fromkeys(others)
         wanted = [pl.col(column).alias(kind) for kind, column in columns.items() if column in schema]
         rows = collect(frame.select(*wanted, *others).head(MOST_ROWS), path, _WHAT)

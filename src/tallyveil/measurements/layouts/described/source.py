@@ -39,6 +39,7 @@ from tallyveil.storage.read import (
     input_stamp,
     inputs_below,
     is_input,
+    is_pattern,
     parquet_metadata,
     read_table,
     scan_parquet,
@@ -68,6 +69,7 @@ _AS: Final[Mapping[str, type[pl.DataType] | pl.DataType]] = {
     "whole": pl.Int64,
     "numbers": pl.Float64,
 }
+_LARGEST: Final = 2**63 - 1
 GEOCODE: Final = "geocode"
 NAME: Final = "query_name"
 VALUE: Final = "value"
@@ -638,6 +640,12 @@ def _require_columns(item: TableFile, form: Form, table: str) -> None:
     wanted = {column: kinds[name] for name, column in named_columns(form, table, kinds).items()}
     if not form.in_path(table, GEOLEVEL):
         wanted[form.columns.geolevel] = "text"
+    for name in (*wanted, *(column for _, column in form.columns.labels)):
+        if is_pattern(name):
+            raise _bad_files(
+                f"the description '{form.name}' names the column '{name}', which stands for several columns. Rename it "
+                "in the files and in the description."
+            )
     for name, kind in wanted.items():
         if name not in schema:
             raise _bad_files(
@@ -666,6 +674,12 @@ def _cast(column: str, kind: str, *, is_text: bool) -> pl.Expr:
     """A column in the type that is read; null where a text is no number."""
     given = pl.col(column)
     if not is_text:
+        # Unsigned numbers may be above every int64. The largest int64 stands for them, which the limits of answers and
+        # of counts refuse in words.
+        if kind == "lists":
+            given = given.list.eval(pl.element().clip(upper_bound=_LARGEST))
+        elif kind == "whole":
+            given = given.clip(upper_bound=_LARGEST)
         return given.cast(_AS[kind])
     if kind == "text":
         # The root may have an empty geocode, which text files write as nothing.
