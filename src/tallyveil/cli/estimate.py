@@ -50,7 +50,7 @@ def estimate(
     from tallyveil.cli.frame.progress import observer_for
 
     cluster = cluster_of(executor)
-    with observer_for(quiet, as_json, timings) as observer:
+    with observer_for(quiet, as_json, timings, out) as observer:
         release = make(
             measurements, out, estimation=estimation, observer=observer, workers=workers, cluster=cluster
         )

@@ -90,7 +90,7 @@ def import_files(
     from tallyveil.api.exchange import import_measurements
     from tallyveil.cli.frame.progress import observer_for
 
-    with observer_for(quiet, as_json, timings) as observer:
+    with observer_for(quiet, as_json, timings, out) as observer:
         imported = import_measurements(
             published,
             out,

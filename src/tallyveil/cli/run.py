@@ -59,12 +59,12 @@ def run(
         "cluster": cluster,
     }
     if is_programme(release_file):
-        with observer_for(quiet, as_json, timings) as observer:
+        with observer_for(quiet, as_json, timings, out) as observer:
             programme = run_programme(release_file, out, observer=observer, **asked)
         finish_programme(programme, out, quiet, as_json)
         return
     planned = plan(release_file)
-    with observer_for(quiet, as_json, timings) as observer:
+    with observer_for(quiet, as_json, timings, out) as observer:
         release = run_release(planned, out, observer=observer, **asked)
     finish_release(release, out, quiet, as_json)
     if not (quiet or as_json) and release.manifest.protected:
@@ -101,7 +101,7 @@ def measure(
     from tallyveil.cli.frame.progress import observer_for
 
     cluster = cluster_of(executor)
-    with observer_for(quiet, as_json, timings) as observer:
+    with observer_for(quiet, as_json, timings, out) as observer:
         finished = draw(
             release_file,
             out,

@@ -167,7 +167,7 @@ def run(
     if no_noise or not_private:
         _tabulate_exactly(params, data, out, None, (no_noise, not_private, insecure_test_key), quiet, as_json)
         return
-    with observer_for(quiet, as_json, timings) as observer:
+    with observer_for(quiet, as_json, timings, out) as observer:
         finished = run_safetab(
             params,
             data,
@@ -267,7 +267,7 @@ def households(
         asked = (no_noise, not_private, insecure_test_key)
         _tabulate_exactly(params, data, out, published, asked, quiet, as_json, households=True)
         return
-    with observer_for(quiet, as_json, timings) as observer:
+    with observer_for(quiet, as_json, timings, out) as observer:
         finished = run_safetab_households(
             params,
             data,

@@ -56,7 +56,7 @@ def release(
     from tallyveil.api.single_table import run_table
     from tallyveil.cli.frame.progress import observer_for
 
-    with observer_for(quiet, as_json, timings) as observer:
+    with observer_for(quiet, as_json, timings, out) as observer:
         finished = run_table(
             table_file,
             out,

@@ -22,11 +22,14 @@ class Timings:
     Args:
         file: The file, which is made or continued. It must not lie in the folder of the release.
         observer: Is told the same; None for nobody.
+        release: The folder that the release will have, where it is known and may not be there yet.
     Raises:
         StoreError: the file cannot be written to, is no file of timings, or lies in the folder of a release.
     """
 
-    def __init__(self, file: str | Path, observer: Observer | None = None) -> None:
+    def __init__(
+        self, file: str | Path, observer: Observer | None = None, release: str | Path | None = None
+    ) -> None:
         self._file, self._observer = Path(file), observer or SilentObserver()
         # Anything else that is there, such as a ledger or the records, would be damaged by lines of timings.
         if self._file.exists() and not _is_ours(self._file):
@@ -34,14 +37,19 @@ class Timings:
                 f"{self._file} is no file of timings. Name a new file, or one that earlier runs wrote.",
                 code="write-failed",
             )
-        if any((folder / LEDGER).exists() for folder in self._file.absolute().parents):
+        inside = release is not None and self._file.resolve().is_relative_to(Path(release).resolve())
+        if inside or any((folder / LEDGER).exists() for folder in self._file.absolute().parents):
             raise StoreError(
                 f"{self._file} lies in the folder of a release, which holds nothing of the machine that made it. Name "
                 "a file outside of it.",
                 code="write-failed",
             )
-        # Tried at once: a file that cannot be written to must not end a run that has spent.
+        # Tried at once: a file that cannot be written to must not end a run that has spent. Only the first line makes
+        # the file, so that a command that is refused leaves none.
+        is_new = not self._file.exists()
         self._append("")
+        if is_new:
+            self._file.unlink()
 
     def note(self, event: str, **details: Any) -> None:
         """Append one event with the present time; raises StoreError."""

@@ -56,6 +56,14 @@ def test_a_file_that_cannot_be_written_to_is_refused_before_any_work(tmp_path):
         Timings(tmp_path / "gone" / "timings.jsonl")
 
 
+def test_a_refused_command_leaves_no_file(tmp_path):
+    """Only the first line makes the file; and none lies in the folder of a release that is not begun yet."""
+    Timings(tmp_path / "timings.jsonl", release=tmp_path / "out")
+    with pytest.raises(StoreError, match="folder of a release"):
+        Timings(tmp_path / "out" / "timings.jsonl", release=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_another_file_is_not_written_to(tmp_path):
     other = tmp_path / "ledger.jsonl"
     other.write_text('{"sequence": 0}\n')

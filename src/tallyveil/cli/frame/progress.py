@@ -83,15 +83,17 @@ class JsonObserver:
 
 
 @contextmanager
-def observer_for(quiet: bool, as_json: bool, timings: Path | None = None) -> Iterator[Observer]:
+def observer_for(
+    quiet: bool, as_json: bool, timings: Path | None = None, out: Path | None = None
+) -> Iterator[Observer]:
     """The observer that the flags select. Errors are printed on standard error with any of them.
 
     Raises:
-        StoreError: the file of timings cannot be written to.
+        StoreError: the file of timings cannot be written to, or lies in the folder `out` of the release.
     """
     if as_json or quiet:
         shown: AbstractContextManager[Observer] = nullcontext(JsonObserver() if as_json else SilentObserver())
     else:
         shown = BarObserver()
     with shown as observer:
-        yield observer if timings is None else Timings(timings, observer)
+        yield observer if timings is None else Timings(timings, observer, out)
