@@ -50,9 +50,9 @@ def answer_in_file(
             release, is there already, cannot hold such an answer, or cannot be written.
     """
     from tallyveil.geography.tables import read_districts
-    from tallyveil.postprocess.derived.ask import Terms, answer_question
+    from tallyveil.postprocess.derived.ask import AskedRelease, Terms
     from tallyveil.postprocess.derived.question import read_question
-    from tallyveil.products.topdown.answer_files import refuse_ending, write_answer_file
+    from tallyveil.products.topdown.answer_files import refuse_ending, refuse_rows, write_answer_file
 
     folders = [Path(folder) for folder in (release, earlier) if folder is not None]
     place = None if out is None else Path(out)
@@ -85,7 +85,10 @@ def answer_in_file(
     terms = Terms(level, limit, threshold, None if draws is None else Path(draws), workers)
     answers = []
     for folder in folders:
-        answers.append(answer_question(folder, understood, districts=districts, per=numbers, terms=terms))
+        asked = AskedRelease(folder)
+        if place is not None:
+            refuse_rows(place.suffix, asked, question, districts, language)
+        answers.append(asked.answer(understood, districts=districts, per=numbers, terms=terms))
     answer = answers[0].minus(answers[1]) if len(answers) > 1 else answers[0]
     if place is not None:
         write_answer_file(answer, question, place, folders[0], language)

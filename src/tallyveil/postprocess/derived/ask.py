@@ -157,6 +157,17 @@ class AskedRelease:
     def _with_bounds(self) -> bool:
         return bounds_choice(self.release, with_bounds=True, besides=NOISY)[1]
 
+    def rows(
+        self, question: Question, districts: Mapping[str, pl.Series] | None = None
+    ) -> pl.DataFrame | None:
+        """The columns that say what each row of an answer is, before it is computed; None without published counts.
+
+        Raises:
+            ConfigError, GeographyError: as for `answer_question`.
+        """
+        asked = asking(question, self.release, self._counts, districts)
+        return None if asked.counts is None else pl.DataFrame(asked.labelled())
+
     def prepare(self, workers: int | None = None) -> None:
         """Make the estimates of the whole tree, if all questions have one tree. Otherwise the first answer does."""
         if not self.release.stated.tables_apart and not self._trees:

@@ -4,7 +4,7 @@ A cube has a dimension for the areas and for each attribute or recode of the row
 number. Rows without one, such as a share of nobody, have no observation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,14 +27,16 @@ from tallyveil.files.cubes.cube import (
     placed,
     status_of,
 )
+from tallyveil.files.cubes.edition import Edition
 from tallyveil.files.cubes.publication import FORMS, Published, Wish, edition_of
 from tallyveil.files.cubes.words import word
 from tallyveil.files.finished import MANIFEST
 from tallyveil.postprocess.derived.answer import ANSWER_ENDINGS, Answer, write_answer
+from tallyveil.postprocess.derived.ask import AskedRelease
 from tallyveil.postprocess.derived.asking import names_of_rows
 from tallyveil.postprocess.derived.numbers import SHARE_DECIMALS
 from tallyveil.postprocess.derived.question import Question, read_question, refused
-from tallyveil.postprocess.intervals.model import open_release
+from tallyveil.postprocess.intervals.model import FinishedRelease, open_release
 from tallyveil.products.topdown.cubes import GEOCODE, LabelledRelease
 from tallyveil.report.stated import stated_in
 from tallyveil.storage.paths import inside
@@ -67,6 +69,33 @@ def refuse_ending(ending: str, question: Question, *, compared: bool, drawn: boo
         raise _no_form(ending)
     if FORM_OF_ENDING[ending] == "xlsx":
         xlsx.require_package()
+
+
+def refuse_rows(
+    ending: str,
+    asked: AskedRelease,
+    question: str,
+    districts: Mapping[str, pl.Series] | None = None,
+    language: str | None = None,
+) -> None:
+    """Refuse the file of an answer whose rows its form cannot hold, before the answer is computed.
+
+    Args:
+        ending: One of `ENDINGS`, which `refuse_ending` has let through.
+        asked: The release that is asked.
+        question: The question in words.
+        districts: As for `answer_question`.
+        language: As for `write_answer_file`.
+    Raises:
+        ConfigError: the form cannot hold the codes or the number of the rows, the release has no published counts, or
+            no labels in the language.
+    """
+    if ending in ANSWER_ENDINGS:
+        return
+    rows = asked.rows(read_question(question), districts)
+    if rows is None:
+        raise _no_form(ending)
+    _edition(asked.release, partial(_outline, rows, question), ending, language)
 
 
 def endings_of(answer: Answer) -> tuple[str, ...]:
@@ -113,17 +142,8 @@ def write_answer_file(
         return
     if not _is_cube(answer):
         raise _no_form(path.suffix)
-    form, release = FORMS[FORM_OF_ENDING[path.suffix]], open_release(root)
-    labelled = LabelledRelease.of(release.root, release.manifest, release.stated, release.hierarchies)
-    published = Published(
-        labelled.title(),
-        (_cube(answer, question, labelled),),
-        licence=release.stated.licence,
-        citation=release.stated.citation,
-    )
-    digest, wish = file_digest(release.root / MANIFEST), Wish(language=language)
-    edition = edition_of(release.root, release.manifest, published, digest, wish)
-    form.refuse(edition)
+    form = FORMS[FORM_OF_ENDING[path.suffix]]
+    edition = _edition(open_release(root), partial(_cube, answer, question), path.suffix, language)
     with TemporaryDirectory(prefix="tallyveil-answer-") as folder:
         (file,) = form.write(Path(folder), edition)
         content = inside(Path(folder), *file.path.split("/")).read_bytes()
@@ -132,6 +152,50 @@ def write_answer_file(
         temporary.write_bytes(content)
 
     write_file(path, copy)
+
+
+def _edition(
+    release: FinishedRelease,
+    cube_of: Callable[[LabelledRelease], Cube],
+    ending: str,
+    language: str | None,
+) -> Edition:
+    """What the form of an ending is given to write; raises ConfigError where it cannot hold it."""
+    labelled = LabelledRelease.of(release.root, release.manifest, release.stated, release.hierarchies)
+    published = Published(
+        labelled.title(),
+        (cube_of(labelled),),
+        licence=release.stated.licence,
+        citation=release.stated.citation,
+    )
+    digest, wish = file_digest(release.root / MANIFEST), Wish(language=language)
+    edition = edition_of(release.root, release.manifest, published, digest, wish)
+    FORMS[FORM_OF_ENDING[ending]].refuse(edition)
+    return edition
+
+
+def _outline(keys: pl.DataFrame, question: str, release: LabelledRelease) -> Cube:
+    """The cube of an answer whose numbers are not computed yet.
+
+    Args:
+        keys: The columns that say what each row is.
+        question: The question in words.
+        release: The release.
+    """
+    dimensions = tuple(_dimension(column, question, release) for column in keys) or (_whole(release),)
+    return Cube(
+        geolevel="",
+        table="answer",
+        key=("answer",),
+        titles=release.texts(lambda language, labels: question),
+        unit=release.plan.schema.unit.many,
+        units=release.texts(release.units),
+        notes={},
+        dimensions=dimensions,
+        measures=(COUNT,),
+        n_rows=max(keys.height, 1),
+        read=lambda: iter(()),
+    )
 
 
 def _cube(answer: Answer, question: str, release: LabelledRelease) -> Cube:
@@ -143,33 +207,26 @@ def _cube(answer: Answer, question: str, release: LabelledRelease) -> Cube:
         measures = tuple(
             replace(item, decimals=_DECIMALS, scale=SHARE_DECIMALS, is_whole=False) for item in measures
         )
-    dimensions = tuple(_dimension(name, table[name], question, release) for name in answer.keys) or (
-        _whole(release),
-    )
-    codes = {item.name: item.codes for item in dimensions}
+    outline = _outline(table.select(answer.keys), question, release)
+    codes = {item.name: item.codes for item in outline.dimensions}
     rows = table.with_columns(pl.col(number).alias(COUNT.name)).filter(pl.col(COUNT.name).is_not_null())
     if not answer.keys:
         rows = rows.with_columns(pl.lit(_TOTAL).alias(_TOTAL))
-    return Cube(
-        geolevel="",
-        table="answer",
-        key=("answer",),
-        titles=release.texts(lambda language, labels: question),
-        unit=release.plan.schema.unit.many,
-        units=release.texts(release.units) if answer.is_counts else release.texts(lambda *_: question),
+    return replace(
+        outline,
+        units=outline.units if answer.is_counts else release.texts(lambda *_: question),
         notes={language: _notes(answer, language, release) for language in release.languages},
-        dimensions=dimensions,
         measures=measures,
         n_rows=rows.height,
         read=partial(_read, rows, codes, measures),
     )
 
 
-def _dimension(name: str, column: pl.Series, question: str, release: LabelledRelease) -> Dimension:
+def _dimension(column: pl.Series, question: str, release: LabelledRelease) -> Dimension:
     """The areas or the groups that the rows of an answer are told apart by."""
     codes = column.unique(maintain_order=True)
-    if name != GEOCODE:
-        return release.levels(name, codes)
+    if column.name != GEOCODE:
+        return release.levels(column.name, codes)
     _, kinds = names_of_rows(read_question(question), release.plan.schema, release.hierarchies)
     return release.areas(kinds[0] if kinds else None, codes)
 

@@ -10,7 +10,9 @@ import pytest
 import tallyveil
 from tallyveil.api.asking import answer_in_file
 from tallyveil.errors import ConfigError
+from tallyveil.files.cubes import px, xlsx
 from tallyveil.postprocess.derived.answer import ANSWER_ENDINGS
+from tallyveil.postprocess.derived.ask import AskedRelease
 from tallyveil.products.topdown.answer_files import ENDINGS, FORM_OF_ENDING, endings_of, write_answer_file
 
 
@@ -83,6 +85,26 @@ def test_what_has_no_form_is_refused_before_it_is_computed(tmp_path, monkeypatch
     # A release that is not there would be the next refusal.
     with pytest.raises(ConfigError, match=r"cannot be written as|tallyveil\[xlsx\]"):
         answer_in_file(tmp_path / "none", question, out=tmp_path / f"answer{ending}", **more)
+
+
+@pytest.mark.parametrize(
+    ("ending", "language", "words"),
+    [
+        (".xlsx", None, "a sheet of Excel has room for 1"),
+        (".px", None, "quotation mark"),
+        (".json", "xx", "'xx'"),
+    ],
+)
+def test_rows_that_a_form_cannot_hold_are_refused_before_they_are_computed(
+    release, tmp_path, monkeypatch, ending, language, words
+):
+    monkeypatch.setattr(xlsx, "MOST_ROWS", xlsx._ABOVE + 1)
+    monkeypatch.setattr(px, "_NO_CODE", "young")  # no name of this release has a quotation mark
+    monkeypatch.setattr(AskedRelease, "answer", lambda *_, **more: pytest.fail("was computed"))
+    out = tmp_path / f"answer{ending}"
+    with pytest.raises(ConfigError, match=words):
+        answer_in_file(release.path, "age by Town", out=out, language=language)
+    assert not out.exists()
 
 
 def test_the_command_writes_them(release, tmp_path, command):
