@@ -601,13 +601,14 @@ def total_guarantee(
             are not all of finished releases.
     """
     from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
+    from tallyveil.accounting.ledger.lines import LEDGER
     from tallyveil.files.finished import refuse_unfinished
     from tallyveil.files.manifest_files import copied_lines, read_manifest
 
     named = [Path(run) for run in runs]
     ledgers: list[Path] = []
     for run in named:  # a folder that is not itself a run means all runs in it
-        ledgers += runs_in(run) if run.is_dir() and not (run / "ledger.jsonl").exists() else [run]
+        ledgers += runs_in(run) if run.is_dir() and not (run / LEDGER).exists() else [run]
     folders = [
         path if path.is_dir() else path.parent for path in ledgers if path.is_dir() or path not in named
     ]

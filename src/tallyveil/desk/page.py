@@ -10,7 +10,7 @@ from typing import Final
 from tallyveil.desk.draft import Draft
 from tallyveil.desk.questions import cost_sentences, view_of
 from tallyveil.desk.steps import Faults
-from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.errors import ConfigError
 from tallyveil.explore.files import copy_pages, copy_words
 from tallyveil.explore.serving import served
 from tallyveil.storage.json_files import JsonObject
@@ -35,10 +35,8 @@ class DeskPage:
         with self._lock:
             self._draft.language = language_of(str(asked.get("language")))
             faults, costs = Faults(), []
-            try:
+            with faults.noted():
                 costs = self._done(asked)
-            except TallyveilError as error:
-                faults.note(error)
             problems = [*faults.problems, *faults.unsaid]
             return {
                 "problems": problems,

@@ -34,7 +34,6 @@ from tallyveil.desk.steps import (
     text_of,
     texts_of,
 )
-from tallyveil.errors import TallyveilError
 from tallyveil.plans.guess import guess_text, guess_words
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import TEXT_SUFFIXES, TextForm
@@ -63,15 +62,13 @@ def _records(draft: Draft) -> Step:
     said, say, faults = draft.of("records"), draft.language.say, Faults()
     shown: list[str] = []
     form = TextForm(",")
-    try:
+    with faults.noted():
         if not text_of(said, "file"):
             raise UnsaidError(say("Name the file of the records."), code="bad-argument")
         shape = draft.shape()
         form = shape.form
         is_text = draft.records().suffix in TEXT_SUFFIXES
         shown = _shape_in_words(shape, draft.language, is_text=is_text)
-    except TallyveilError as error:
-        faults.note(error)
     return Step(
         "records",
         say(TITLES["records"]),
@@ -126,7 +123,7 @@ def _areas(draft: Draft) -> Step:
     said, say, faults = draft.of("areas"), draft.language.say, Faults()
     shown: list[str] = []
     of_file: tuple[str, ...] = ()
-    try:
+    with faults.noted():
         if text_of(said, "file"):
             of_file = draft.shape_of(draft.path(text_of(said, "file")), "areas").columns
         areas = draft.areas()
@@ -135,8 +132,6 @@ def _areas(draft: Draft) -> Step:
             counts = [(areas.codes[level].n_unique(), level) for level in draft.areas_asked().levels]
             shown = [f"{draft.language.figure(Figure(f'{count:,}'))} × {level}" for count, level in counts]
             shown += areas.notes
-    except TallyveilError as error:
-        faults.note(error)
     none = (("", say("– (none)")),)
     return Step(
         "areas",
@@ -179,7 +174,7 @@ def _meaning(draft: Draft) -> Step:
     said, say, faults = draft.of("meaning"), draft.language.say, Faults()
     shown: list[str] = []
     value = cells_of(said, "columns")
-    try:
+    with faults.noted():
         coded = draft.codebook()
         for name in draft.columns():
             value[name] = {
@@ -194,8 +189,6 @@ def _meaning(draft: Draft) -> Step:
             )
             for item in attributes
         ]
-    except TallyveilError as error:
-        faults.note(error)
     others = (text_of(draft.of("areas"), "area"), draft.count_column())
     rows = [name for name in draft.columns() if name not in others]
     return Step(
@@ -235,7 +228,7 @@ def _words(draft: Draft) -> Step:
               help=say("Such as de, fr: what readers see is then asked in each of them, and the first is shown without "
                        "a choice. Leave it empty if the names of the columns and their values are clear enough.")),
     ]  # fmt: skip
-    try:
+    with faults.noted():
         draft.require_words()
         if languages := draft.languages():
             rows = asked_of(draft.label_rows(), draft.attributes()[0])
@@ -251,8 +244,6 @@ def _words(draft: Draft) -> Step:
                                "levels in a column label, or label:fr for French."))
             )  # fmt: skip
         draft.labels()
-    except TallyveilError as error:
-        faults.note(error)
     return Step(
         "words",
         say(TITLES["words"]),
@@ -281,7 +272,7 @@ def _table_words(draft: Draft) -> dict[str, str]:
         names = sizes if table == "detailed" else table.split("*")
         number = Figure(f"{prod(sizes.get(name, 1) for name in names):,}")
         if table == "total":
-            words[table] = say("the total")
+            words[table] = _table_name(table, draft.language)
         elif table == "detailed":
             words[table] = say("all of them together ({number} counts)", number=number)
         else:
@@ -303,7 +294,7 @@ def _tables(draft: Draft) -> Step:
     words: dict[str, str] = {}
     levels: tuple[str, ...] = ()
     ticked: tuple[str, ...] = ()
-    try:
+    with faults.noted():
         words, levels = _table_words(draft), draft.areas_asked().levels
         ticked = draft.tables()
         if not any(draft.wishes_asked()):
@@ -311,8 +302,6 @@ def _tables(draft: Draft) -> Step:
                 say("All that is ticked is known already. Tick a further table, or fewer known totals."),
                 code="bad-argument",
             )
-    except TallyveilError as error:
-        faults.note(error)
     exact = texts_of(draft.of("tables"), "exact")
     return Step(
         "tables",
@@ -337,7 +326,7 @@ def _exactness(draft: Draft) -> Step:
     levels: tuple[str, ...] = ()
     words: dict[str, str] = {}
     units = draft.unit()[1]
-    try:
+    with faults.noted():
         pairs, words = list(draft.wishes_asked()), _table_words(draft)
         units = draft.unit_words().many
         tables = tuple(dict.fromkeys(table for table, _ in pairs))
@@ -345,8 +334,6 @@ def _exactness(draft: Draft) -> Step:
             name for name in draft.areas_asked().levels if any(name == level for _, level in pairs)
         )
         draft.wishes()
-    except TallyveilError as error:
-        faults.note(error)
     return Step(
         "exactness",
         say(TITLES["exactness"]),
@@ -398,7 +385,7 @@ def _budget(draft: Draft) -> Step:
     shown: list[str] = []
     extra: JsonObject = {}
     options: tuple[tuple[str, str], ...] = ()
-    try:
+    with faults.noted():
         _, choice = draft.chosen()
         plan, _, choices = draft.smallest()
         unit = draft.unit_words()
@@ -424,8 +411,6 @@ def _budget(draft: Draft) -> Step:
             ],
             "units": unit.many,
         }
-    except TallyveilError as error:
-        faults.note(error)
     return Step(
         "budget",
         say(TITLES["budget"]),
@@ -460,7 +445,7 @@ def _file(draft: Draft) -> Step:
     shown: list[str] = []
     extra: JsonObject = {}
     path = str(draft.path(RELEASE_FILE))
-    try:
+    with faults.noted():
         strategy, choice = draft.chosen()
         plan, _, _ = draft.smallest()
         text = draft.release(strategy)
@@ -468,8 +453,6 @@ def _file(draft: Draft) -> Step:
         shown = [guess_words(choice.right, plan.neighbours, draft.unit_words(), draft.language)]
         if draft.is_written(text):
             shown += [say("{path} is written. To make the release:", path=path), draft.command()]
-    except TallyveilError as error:
-        faults.note(error)
     return Step(
         "file",
         say(TITLES["file"]),

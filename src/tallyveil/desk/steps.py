@@ -1,6 +1,7 @@
 """The parts of a step of the desk, which a page and a terminal show in the same words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -115,15 +116,17 @@ class Faults:
     errors: list[str] = field(default_factory=list)
     unsaid: list[str] = field(default_factory=list)
 
-    def note(self, error: TallyveilError) -> None:
-        """Note an error."""
-        match error:
-            case UnsaidError():
-                self.unsaid.append(str(error))
-            case AnswerError():
-                self.problems.append(str(error))
-            case _:
-                self.errors.append(str(error))
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note the error that ends what is done within, and go on after it."""
+        try:
+            yield
+        except UnsaidError as error:
+            self.unsaid.append(str(error))
+        except AnswerError as error:
+            self.problems.append(str(error))
+        except TallyveilError as error:
+            self.errors.append(str(error))
 
     def of(self) -> dict[str, Any]:
         """All of them, for a step."""

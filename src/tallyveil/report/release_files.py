@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
+from tallyveil.accounting.ledger.lines import LEDGER, Declaration, LedgerEntry
 from tallyveil.budget.strategy import ExpectedError, Strategy, expected_errors
 from tallyveil.files.finished import PLAN
 from tallyveil.files.manifest import Manifest, ReleaseKind
@@ -178,7 +178,7 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
     manifest = with_guarantee(run_dir, read_manifest(run_dir, ReleaseKind.TOPDOWN))
     require_plan(run_dir, manifest)
     stated = stated_plan(run_dir / PLAN, manifest.body["plan"])
-    declaration, entries = read_ledger(run_dir / "ledger.jsonl")
+    declaration, entries = read_ledger(run_dir / LEDGER)
     return ReleaseFiles(run_dir, manifest, stated, declaration, entries, schema_titles(stated.schema))
 
 

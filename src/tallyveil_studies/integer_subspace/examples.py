@@ -92,6 +92,19 @@ def delinquent_children() -> ChainExample:
     return ChainExample("delinquent children", system, EXAMPLE_EPSILON, paper)
 
 
+def random_orders(geolevel: int, query: int, shape: tuple[int, int]) -> Integers:
+    """A random order of the cells for each draw: among equally near tables a fixed one would favour the same cells.
+
+    Args:
+        geolevel, query: Place of the random numbers in the address space.
+        shape: Number of draws and of cells.
+    Returns:
+        The rank of each cell; int64, of this shape.
+    """
+    words = NoiseSource(KEY).numbers(geolevel, query, range(shape[0]), 0, shape[1])
+    return np.argsort(np.argsort(words, axis=1), axis=1)
+
+
 def illinois_counties() -> ChainExample:
     """The population of Illinois, by 102 counties."""
     system = ConstraintSystem.from_sets([range(ILLINOIS_COUNTIES)], ILLINOIS_COUNTIES, ("Illinois",))

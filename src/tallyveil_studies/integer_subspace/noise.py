@@ -45,6 +45,7 @@ from tallyveil_studies.integer_subspace.examples import (
     draws_of,
     example_with_parameters,
     illinois_populations,
+    random_orders,
     sampler_of,
     summary,
     with_parameters,
@@ -431,11 +432,7 @@ def _illinois(inputs: StudyInputs) -> str:
 
 
 def _nearest(noisy: Integers, structure: Structure) -> Integers:
-    words = NoiseSource(KEY).numbers(_NONNEGATIVE_GEOLEVEL, _ORDER, range(len(noisy)), 0, noisy.shape[1])
-    # A random order of the cells for each draw: among equally near tables a fixed order would favour the same
-    # cells.
-    orders = np.argsort(np.argsort(words, axis=1), axis=1)
-    pairs = zip(noisy, orders, strict=True)
+    pairs = zip(noisy, random_orders(_NONNEGATIVE_GEOLEVEL, _ORDER, noisy.shape), strict=True)
     return np.stack([nearest_nonnegative(table, structure, order) for table, order in pairs])
 
 

@@ -22,7 +22,13 @@ from tallyveil.subspace.exact.partial_sums import LARGEST_MIXED, LARGEST_STEPS, 
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil_studies.exhibit import Findings, StudyInputs
-from tallyveil_studies.integer_subspace.examples import KEY, NOTE, intersecting_constraints, with_parameters
+from tallyveil_studies.integer_subspace.examples import (
+    KEY,
+    NOTE,
+    intersecting_constraints,
+    random_orders,
+    with_parameters,
+)
 
 POLYTOPE_DRAWS: Final = 100
 """Tables of each kind."""
@@ -96,8 +102,7 @@ def _drawn(example: Example) -> pl.DataFrame:
         raise RuntimeError(choice.reason)
     source, n = NoiseSource(KEY), counts.size
     free = counts + choice.sampler.draw(NoiseAddress(source, _GEOLEVEL, _FREE), range(POLYTOPE_DRAWS))
-    words = source.numbers(_GEOLEVEL, _ORDER, range(POLYTOPE_DRAWS), 0, n)
-    orders = np.argsort(np.argsort(words, axis=1), axis=1)
+    orders = random_orders(_GEOLEVEL, _ORDER, (POLYTOPE_DRAWS, n))
     nearest = [
         nearest_table(table, lattice, example.system.matrix, order, example.largest)
         for table, order in zip(free, orders, strict=True)

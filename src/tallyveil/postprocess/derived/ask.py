@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
-from numbers import Real
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +44,7 @@ from tallyveil.files.marks import marks_of
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
 from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, region_of_all
 from tallyveil.postprocess.derived.district import NOISY, NOT_DETERMINED, bounds_choice, finest_counts
-from tallyveil.postprocess.derived.numbers import Columns, Numbers, Quotient
+from tallyveil.postprocess.derived.numbers import Columns, Numbers, Quotient, is_finite
 from tallyveil.postprocess.derived.plain import by_kind, plain_numbers
 from tallyveil.postprocess.derived.question import LIMIT, Question, refused
 from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, whole_fit
@@ -299,7 +298,7 @@ def _refuse_terms(question: Question, terms: Terms) -> None:
             )
     # Two counts are compared by their difference, which is held to 0.
     elif not (
-        (_is_positive(terms.threshold) or (question.minus and _is_finite(terms.threshold)))
+        (_is_positive(terms.threshold) or (question.minus and is_finite(terms.threshold)))
         and abs(terms.threshold) <= LARGEST_THRESHOLD
     ):
         raise refused(
@@ -461,12 +460,5 @@ def _divisors(per: Mapping[str, float], names: Sequence[str], question: Question
     return np.array([float(per[name]) for name in names])
 
 
-def _is_finite(number: object) -> bool:
-    try:
-        return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
-    except OverflowError:  # a whole number that is larger than any float
-        return False
-
-
 def _is_positive(number: Any) -> bool:
-    return _is_finite(number) and float(number) > 0
+    return is_finite(number) and float(number) > 0

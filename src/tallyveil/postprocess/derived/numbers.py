@@ -16,8 +16,10 @@ share is 0.15, with a standard error of (6^2 + (0.15 x 2)^2)^(1/2) / 200 = 0.030
 Phi(10 / 6.0) = 0.95.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -51,6 +53,14 @@ VALUES: Final = (
 """Columns of an answer beside those that say what a row is."""
 
 Columns = dict[str, pl.Series]
+
+
+def is_finite(number: object) -> bool:
+    """Whether somebody's value is a number, and one that a float can hold."""
+    try:
+        return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+    except OverflowError:  # a whole number that is larger than any float
+        return False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,10 +32,8 @@ Statistical Association 89, 1314-1328 (SIMEX); Carroll, Ruppert, Stefanski and C
 Nonlinear Models, appendix A.6 (sandwich).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -49,6 +47,7 @@ from tallyveil.estimation.intervals.interval import refuse_level, two_sided_quan
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.marks import short_mark
 from tallyveil.postprocess.derived.answer import Answer, column_of, refuse_matrix
+from tallyveil.postprocess.derived.numbers import is_finite
 
 MOST_ERROR: Final = 0.25
 """Relative error of the corrected moments by noise above which they are not used. The bias that is left is about its
@@ -373,16 +372,12 @@ def _variable(given: object) -> Variable:
             f"a variable is {type_of(given)}, wanted analysis.count(...), analysis.share(...), or a public number of "
             "each area by its geocode."
         )
-    wrong = [code for code, number in given.items() if not _is_number(number)]
+    wrong = [code for code, number in given.items() if not is_finite(number)]
     if wrong:
         raise _refused(
             f"the public number of {as_given(wrong[0])} is no finite number. Give one for each area."
         )
     return Variable({}, numbers=dict(given))
-
-
-def _is_number(number: object) -> bool:
-    return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
 
 
 def _counted(counts: Answer, variable: Variable, labels: Mapping[str, tuple[str, ...]]) -> NDArray[np.bool_]:

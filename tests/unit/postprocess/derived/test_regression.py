@@ -188,6 +188,7 @@ def test_what_cannot_be_regressed(release):
         ((counts, "young", {"young": young}), "a variable is a value of type str"),
         ((counts, {"elsewhere": 1.0}, {"young": young}), r"lack \d+ of \d+ areas"),
         ((counts, {"a": float("nan")}, {"young": young}), "'a' is no finite number"),
+        ((counts, {"a": 10**400}, {"young": young}), "'a' is no finite number"),
         ((counts, old, {"young": young}), "may be zero before noise"),
         ((release.ask("age by Region"), young, {"all": analysis.count()}), "too few"),
     ]

@@ -2,6 +2,7 @@
 
 import { element } from "../parts/elements.js";
 import { say, speak } from "../parts/language.js";
+import { languageList } from "../parts/language-switch.js";
 import { readState, writeState } from "../parts/link-state.js";
 import { numbersIn } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
@@ -143,13 +144,10 @@ async function speakFor(site) {
 export function languageSwitch({ editions = [], language }) {
   if (editions.length < 2) return null;
   // Everything is said anew: the address keeps what is shown.
-  const choose = () => {
-    writeState({ language: list.value }, true);
+  return languageList(editions.map(({ tag, language: name }) => [tag, name]), language, (tag) => {
+    writeState({ language: tag }, true);
     location.reload();
-  };
-  const list = element("select", { id: "language", onchange: choose },
-    ...editions.map(({ tag, language: name }) => element("option", { value: tag, lang: tag, selected: tag === language }, name)));
-  return element("label", { class: "theme" }, element("span", {}, say("Language")), list);
+  });
 }
 
 /**

@@ -5,6 +5,7 @@ import { say } from "./language.js";
 import { stored } from "./stored.js";
 
 const KEY = "tallyveil-language";
+/** @type {[string, string][]} */
 const NAMES = [["en", "English"], ["de", "Deutsch"], ["fr", "Français"]];
 
 /** @returns {string} */
@@ -18,7 +19,18 @@ export function chosenLanguage() {
  * @returns {HTMLLabelElement}
  */
 export function languageSwitch(chosen) {
-  const list = element("select", { id: "language", onchange: () => { stored()?.setItem(KEY, list.value); chosen(); } },
-    ...NAMES.map(([tag, name]) => element("option", { value: tag, lang: tag, selected: tag === chosenLanguage() }, name)));
+  return languageList(NAMES, chosenLanguage(), (tag) => { stored()?.setItem(KEY, tag); chosen(); });
+}
+
+/**
+ * A list of languages for the head of a page.
+ * @param {[string, string][]} names  tag and name of each
+ * @param {string | undefined} current  tag of the one that the page has
+ * @param {(tag: string) => void} chosen  called when another one was chosen
+ * @returns {HTMLLabelElement}
+ */
+export function languageList(names, current, chosen) {
+  const list = element("select", { id: "language", onchange: () => chosen(list.value) },
+    ...names.map(([tag, name]) => element("option", { value: tag, lang: tag, selected: tag === current }, name)));
   return element("label", { class: "theme" }, element("span", {}, say("Language")), list);
 }
