@@ -152,7 +152,7 @@ def _values_of(group: QueryGroup, path: Path, frame: pl.DataFrame) -> Integers:
     flat = frame[VALUE].explode(empty_as_null=False)
     # Checked before the cast to numpy, which would turn nulls into NaN and all numbers into floats.
     for wrong, what in (
-        (flat.is_null(), f"has something else than a whole number as an answer of '{group.name}'"),
+        (flat.is_null(), f"has something else than a whole number of 64 bits as an answer of '{group.name}'"),
         (
             ~flat.is_between(-LARGEST_VALUE, LARGEST_VALUE),
             f"has an answer of '{group.name}' outside -{LARGEST_VALUE:,} to {LARGEST_VALUE:,}",

@@ -69,7 +69,6 @@ _AS: Final[Mapping[str, type[pl.DataType] | pl.DataType]] = {
     "whole": pl.Int64,
     "numbers": pl.Float64,
 }
-_LARGEST: Final = 2**63 - 1
 GEOCODE: Final = "geocode"
 NAME: Final = "query_name"
 VALUE: Final = "value"
@@ -372,8 +371,8 @@ class SourceFiles:
             # Before the numbers are spread, which would shift them to other geounits.
             if bool((lengths != group.size).fill_null(True).any()) or flat.null_count():
                 raise SchemaError(
-                    f"{path}: a row of '{rows[NAME][0]}' does not have {group.size} whole numbers. Download the file "
-                    "again.",
+                    f"{path}: a row of '{rows[NAME][0]}' does not have {group.size} whole numbers of 64 bits. "
+                    "Download the file again.",
                     code="layout-rows",
                 )
             geounits = np.repeat(np.arange(rows.height), group.size)
@@ -394,7 +393,9 @@ class SourceFiles:
             )
         if numbered[VALUE].null_count():
             row = int(numbered[VALUE].is_null().arg_max() or 0)
-            raise bad_row(path, rows[GEOCODE][row], f"has no whole number as an answer of '{group.name}'")
+            raise bad_row(
+                path, rows[GEOCODE][row], f"has no whole number of 64 bits as an answer of '{group.name}'"
+            )
         return numbered
 
 
@@ -671,16 +672,11 @@ def _is_kind(dtype: pl.DataType, kind: str) -> bool:
 
 
 def _cast(column: str, kind: str, *, is_text: bool) -> pl.Expr:
-    """A column in the type that is read; null where a text is no number."""
+    """A column in the type that is read; null where it is no number of this type."""
     given = pl.col(column)
     if not is_text:
-        # Unsigned numbers may be above every int64. The largest int64 stands for them, which the limits of answers and
-        # of counts refuse in words.
-        if kind == "lists":
-            given = given.list.eval(pl.element().clip(upper_bound=_LARGEST))
-        elif kind == "whole":
-            given = given.clip(upper_bound=_LARGEST)
-        return given.cast(_AS[kind])
+        # Unsigned numbers may be above every int64; they become null, too, and are refused in words as such.
+        return given.cast(_AS[kind], strict=False)
     if kind == "text":
         # The root may have an empty geocode, which text files write as nothing.
         return given.fill_null("")

@@ -50,11 +50,14 @@ def test_a_geolevel_without_measured_geounits_has_an_empty_part(tmp_path):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([[5, None], [2, 8], [0, 0]], "has something else than a whole number as an answer of 'detailed'"),
+        (
+            [[5, None], [2, 8], [0, 0]],
+            "has something else than a whole number of 64 bits as an answer of 'detailed'",
+        ),
         ([[5, 1], [2, 8], [0, 2**35]], "has an answer of 'detailed' outside -8,589,934,592 to 8,589,934,592"),
         (
             pl.Series([[5, 1], [2, 2**63], [0, 0]], dtype=pl.List(pl.UInt64)),
-            "has an answer of 'detailed' outside -8,589,934,592 to 8,589,934,592",
+            "has something else than a whole number of 64 bits as an answer of 'detailed'",
         ),
         ([[5, 1], [2], [0, 0]], "has 1 answers of 'detailed'; wanted 2"),
     ],
