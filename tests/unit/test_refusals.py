@@ -77,6 +77,7 @@ from tallyveil.products.safetab.public.groupings import grouping_from_rows
 from tallyveil.schema.attribute import Attribute, Recode, StructuralZero, ranges_of
 from tallyveil.schema.schema import Schema
 from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.nearest_planes import nearest_planes
 from tallyveil.subspace.guarantee import compose_guarantees, event_of, laplace_guarantee
 from tallyveil.subspace.lattice import lattice_of
@@ -507,6 +508,10 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
     ],
     ("subspace", SolverError, "solver"): [
         ("too large", lambda: nearest_planes(lattice_of(ConstraintSystem.from_sets([], 250)), Fraction(1))),
+        (
+            r"\(number of cells: 1\).*27152901 entries",
+            lambda: SumLaws(laws.DiscreteLaplace(Fraction(10**5))).table(1),
+        ),
     ],
     ("subspace", ConstraintError, "subspace-nothing-left"): [
         (

@@ -84,6 +84,11 @@ LEAST_ACCURATE: Final = 50
 """Floats are kept if their relative error is below about 2**-50. Smaller entries become 0."""
 
 
+LARGEST_TABLE: Final = 1 << 22
+"""Most entries of a table of sums. With their product, so many integers of 192 bits take about two
+gigabytes and 20 seconds. One cell alone has as many where its noise has a standard deviation of 21,845."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConvolvedSums:
     """P(sum = s) for s = -reach .. reach, in units of 2**-bits.
@@ -118,7 +123,11 @@ class SumLaws:
     _floats: dict[int, npt.NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
     def table(self, n: int, bits: int = FLOAT_TABLE_BITS) -> ConvolvedSums:
-        """The table of the sum of n >= 1 cells."""
+        """The table of the sum of n >= 1 cells.
+
+        Raises:
+            SolverError: it would have too many entries, or its errors would be too large.
+        """
         table = self._tables.get((n, bits))
         if table is None:
             table = self._single(bits) if n == 1 else self._joined(n, bits)
@@ -151,6 +160,8 @@ class SumLaws:
         return self.law.standard_deviation()
 
     def _single(self, bits: int) -> ConvolvedSums:
+        # Beyond bits / 2 standard deviations on either side, both laws have less than the unit of a table.
+        self._refuse_large(1, math.ceil(bits * self.standard_deviation))
         floors = self.law.tail_floors(bits, 1)
         steps = [here - after for here, after in zip(floors, [*floors[1:], 0], strict=True)]
         zero = (1 << bits) - 2 * floors[0]
@@ -158,6 +169,7 @@ class SumLaws:
 
     def _joined(self, n: int, bits: int) -> ConvolvedSums:
         left, right = self.table(n // 2, bits), self.table(n - n // 2, bits)
+        self._refuse_large(n, 2 * (left.reach + right.reach) + 1)
         product = fmpz_poly(list(left.values)) * fmpz_poly(list(right.values))
         reach = left.reach + right.reach
         values = [int(product[i]) >> bits for i in range(2 * reach + 1)]
@@ -168,6 +180,13 @@ class SumLaws:
             )
         empty = next(i for i, value in enumerate(values) if value > 0)
         return ConvolvedSums(bits, reach - empty, error, tuple(values[empty : len(values) - empty]))
+
+    def _refuse_large(self, n: int, entries: int) -> None:
+        if entries > LARGEST_TABLE:
+            raise SolverError(
+                f"{self.law}: a table of sums (number of cells: {n}) would have about {entries} entries, at most "
+                f"{LARGEST_TABLE} are wanted. Give the noise a larger epsilon or rho, or use the chain sampler."
+            )
 
 
 def floats_of(table: ConvolvedSums) -> npt.NDArray[np.float64]:
