@@ -390,25 +390,38 @@ def calibrate_safetab(
 
 @checked
 def make_safetab_consistent(
-    params: AnyPath, run: AnyPath, out: AnyPath, rule: Literal["states", "alone"] = "states"
-) -> list[Path]:
-    """Make the estimates of T1 consistent by one rule. This is post-processing and costs nothing.
+    params: AnyPath,
+    data: AnyPath,
+    finished: AnyPath,
+    out: AnyPath,
+    *,
+    whole: Flag = False,
+    published: AnyPath | None = None,
+) -> dict[str, Any]:
+    """Write T1 and T2 with numbers that agree with each other. This is post-processing and costs nothing.
+
+    The nation is the sum of its states, a group is at most a group that contains it, and tables add up to their totals.
 
     Args:
         params: Folder of the parameters.
-        run: Folder of the finished run.
+        data: Folder of GRF-C. Records are not opened.
+        finished: Folder of the run.
         out: Folder of the consistent tables.
-        rule: "states": the nation is the sum of its states. "alone": a race alone is at most the same race alone or in
-            combination.
+        whole: Whether the numbers are whole and 0 or more. Others may break a rule by a millionth of a person.
+        published: File of totals that are published elsewhere, in the layout of T1, which the numbers agree with.
     Returns:
-        Paths of the files.
+        Paths of the "files"; and in "runs" the number of "rules" of each run, and how many were "broken_before".
+    Raises:
+        ConfigError: totals that are published elsewhere contradict each other.
+        TallyveilError: an input is not what it should be.
     """
     from tallyveil.products.safetab.public.consistent import write_consistent
     from tallyveil.storage.outputs import refuse_inputs
 
+    folder, known = Path(out), None if published is None else Path(published)
     # Inputs in the folder would be replaced by outputs.
-    refuse_inputs(Path(out), [Path(params), Path(run)])
-    return list(write_consistent(Path(params), Path(run), Path(out), rule))
+    refuse_inputs(folder, [Path(params), Path(data), Path(finished), *([] if known is None else [known])])
+    return write_consistent(Path(params), Path(data), Path(finished), folder, whole=whole, published=known)
 
 
 @checked

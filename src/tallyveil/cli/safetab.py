@@ -335,33 +335,39 @@ def calibrate(
         say(str(out))
 
 
-class Rule(StrEnum):
-    """Rules that `safetab consistent` can impose."""
-
-    STATES = "states"
-    ALONE = "alone"
-
-
 @safetab.command()
 def consistent(
     params: Params,
-    run: Annotated[Path, typer.Argument(help="Folder of the finished run.", metavar="RUN")],
+    data: Annotated[Path, typer.Argument(help="Folder of GRF-C. Records are not opened.", metavar="DATA")],
+    finished: Annotated[Path, typer.Option("--finished", metavar="RUN", help=FINISHED)],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the consistent tables.")],
-    rule: Annotated[
-        Rule,
+    whole: Annotated[bool, typer.Option("--whole", help="Make whole numbers of 0 or more.")] = False,
+    published: Annotated[
+        Path | None,
         typer.Option(
-            "--rule",
-            help="states: the nation is the sum of its states. alone: a race alone is at most the same race alone or "
-            "in combination.",
+            "--published",
+            metavar="FILE",
+            help="Totals that are published elsewhere, in the layout of T1. The numbers agree with them.",
         ),
-    ] = Rule.STATES,
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the estimates of T1 consistent by one rule. This is post-processing and costs nothing."""
+    """Write T1 and T2 with numbers that agree with each other. This is post-processing and costs nothing.
+
+    The nation is the sum of its states. An iteration alone is at most the same one in combination, a detailed one at
+    most the regional one that contains it.
+    """
     from tallyveil.api.safetab import make_safetab_consistent
 
-    give_files(make_safetab_consistent(params, run, out, rule.value), quiet=quiet, as_json=as_json)
+    record = make_safetab_consistent(params, data, finished, out, whole=whole, published=published)
+    files = [str(path) for path in record["files"]]
+    lines = [
+        f"{run}: {counts['rules']:,} rules, of which the estimates break {counts['broken_before']:,}, and the "
+        "consistent numbers none"
+        for run, counts in record["runs"].items()
+    ]
+    give({**record, "files": files}, [*lines, *files], quiet=quiet, as_json=as_json)
 
 
 @safetab.command()

@@ -1,172 +1,274 @@
-"""Optional consistency of published totals: post-processing that reads only the tables and costs nothing.
+"""Tables whose numbers agree: post-processing that reads published tables and public files, and costs nothing.
 
-Production does not enforce consistency, and a run does not either. Two rules that hold for true counts can be
-imposed on the estimates of T1, one at a time. First, the nation is the sum of its states. Second, a race
-alone is not larger than the same race alone or in combination. The consistent tables of a finished run are
-written to another folder.
+Production does not enforce consistency, and a run does not either. `consistent_tables` gives every row of T1 and T2 a
+number that keeps all rules of `consistent_groups`, by the methods of `consistent_numbers`. The consistent tables of a
+finished run are written to another folder.
+
+*Variances* are those of least squares, and nowhere larger than before.
+
+*Intervals.* The interval of the estimate covers the true count with 95 % or more. It is extended to the consistent
+number where that lies outside, so that it covers at least as often. Least squares lowers the variance of a nation and
+its states by little, because each of them is measured about as exactly as any other; the interval is not narrowed.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
-from tallyveil.errors import ConfigError
+from tallyveil.arrays import Floats, Integers
+from tallyveil.errors import SchemaError
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_listed_table, read_manifest
-from tallyveil.products.safetab.public.iterations import IterationFiles, Membership, read_iterations
+from tallyveil.products.safetab.public.config import GEOGRAPHIES
+from tallyveil.products.safetab.public.consistent_groups import (
+    GROUP,
+    LADDER_CELLS,
+    REGION,
+    Groups,
+    IterationCodes,
+    cell_places,
+    cells_in,
+    contained_groups,
+    contained_pairs,
+    groups_of,
+    iteration_codes,
+    nation_sums,
+)
+from tallyveil.products.safetab.public.consistent_numbers import (
+    Reduction,
+    broken_rules,
+    consistent_cells,
+    least_squares,
+)
+from tallyveil.products.safetab.public.files import ColumnRule, FileFormat, read_rows, some
+from tallyveil.products.safetab.public.households import GROUP_TOTALS
+from tallyveil.products.safetab.public.plan import LADDER, coterminous_once, read_plan
+from tallyveil.products.safetab.public.regions import Regions, read_regions
 from tallyveil.storage.outputs import own_folder
-from tallyveil.storage.paths import real
 from tallyveil.storage.read import published_tags
 from tallyveil.storage.write import write_parquet
 
 CONSISTENT: Final = "CONSISTENT"
 CONSISTENT_VARIANCE: Final = "CONSISTENT_VARIANCE"
+CONSISTENT_LOWEST: Final = "CONSISTENT_LOWEST"
+CONSISTENT_HIGHEST: Final = "CONSISTENT_HIGHEST"
+
+PUBLISHED: Final = FileFormat(
+    GROUP_TOTALS.stem,
+    (*GROUP_TOTALS.rules[:-1], ColumnRule("COUNT", r"^[0-9]{1,10}$", "a whole number of 0 or more")),
+)
+"""Layout of totals that are published elsewhere: T1's, without negative counts."""
+
+NOTHING_PUBLISHED: Final = pl.DataFrame(schema=dict.fromkeys(GROUP, pl.String) | {"COUNT": pl.Int64})
+"""No totals that are published elsewhere."""
 
 
-def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
-    """Totals of the nation and the states that add up, by least squares.
-
-    The difference between the nation and the sum of its states is divided among them in proportion to their variances.
-    Iterations that are not published for all states of the table remain unchanged, and so do other geographies. A
-    nation with one state remains unchanged too if both are one measurement that is published twice.
-
-    Args:
-        t1: T1 of the US run with quality columns.
-    Returns:
-        The same rows with `CONSISTENT` and `CONSISTENT_VARIANCE`. No variance is larger than before.
-    """
-    is_state, is_nation = pl.col("REGION_TYPE") == "STATE", pl.col("REGION_TYPE") == "USA"
-    # An iteration that suppression or a list leaves out in some state has no sum of states to agree with.
-    n_states = t1.filter(is_state)["REGION_ID"].n_unique()
-    value, variance = pl.col("ESTIMATE"), pl.col("ESTIMATE_VARIANCE")
-    # One noisy count under two names: their errors are equal, and the variances below suppose independence.
-    shared = (is_state & (pl.col("SAME_AS") == "USA")) | (is_nation & (pl.col("SAME_AS") == "STATE"))
-    sums = (
-        t1.filter(is_state | is_nation)
-        .group_by("ITERATION_CODE")
-        .agg(
-            is_state.sum().alias("states"),
-            is_nation.sum().alias("nations"),
-            # The nation minus its states: 0 for consistent totals.
-            (pl.when(is_nation).then(value).otherwise(-value)).sum().alias("gap"),
-            variance.sum().alias("spread"),
-            shared.any().alias("shared"),
-        )
-        .filter(~pl.col("shared") & (pl.col("states") == n_states) & (pl.col("nations") == 1))
-    )
-    # Least squares under one linear constraint: each total moves by its variance times the gap over the sum
-    # of all variances. The nation moves down where it is too large, the states up.
-    sign = pl.when(is_nation).then(-1.0).when(is_state).then(1.0).otherwise(0.0)
-    share = pl.col("gap").fill_null(0.0) / pl.col("spread").fill_null(1.0)
-    # The projection lowers a variance v to v (1 - v / spread).
-    part = (variance / pl.col("spread")).fill_null(0.0) * sign.abs()
-    return (
-        t1.join(sums, on="ITERATION_CODE", how="left", maintain_order="left")
-        .with_columns(
-            (value + sign * share * variance).alias(CONSISTENT),
-            (variance * (1 - part)).alias(CONSISTENT_VARIANCE),
-        )
-        .drop("states", "nations", "gap", "spread", "shared")
-    )
-
-
-def consistent_alone(t1: pl.DataFrame, files: IterationFiles) -> pl.DataFrame:
-    """Totals in which no Alone iteration is larger than the same iteration in combination.
-
-    If one is larger, both get their mean weighted by inverse variances, which is the least-squares projection.
+def consistent_tables(
+    tables: tuple[pl.DataFrame, pl.DataFrame],
+    regions: Regions,
+    iterations: dict[str, IterationCodes],
+    *,
+    whole: bool = False,
+    published: pl.DataFrame = NOTHING_PUBLISHED,
+) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, int]]:
+    """T1 and T2 of a run with numbers that keep all rules.
 
     Args:
-        t1: T1 with quality columns.
-        files: Codes and iterations. The iterations of a pair have the same level and the same codes.
+        tables: T1 and T2 with quality columns.
+        regions: The geography of the run.
+        iterations: All iterations.
+        whole: Whether the numbers are whole and 0 or more. Others may break a rule by a millionth of a person.
+        published: Totals that are published elsewhere, which the numbers agree with: REGION_TYPE, REGION_ID,
+            ITERATION_CODE, COUNT.
     Returns:
-        The same rows with `CONSISTENT`. Variances are unchanged, because an inequality adds no measured information.
+        The same rows with CONSISTENT, CONSISTENT_VARIANCE, CONSISTENT_LOWEST and CONSISTENT_HIGHEST; and the number of
+        `rules`, and of those that were `broken_before`.
+    Raises:
+        ConfigError: the totals that are published elsewhere contradict each other.
+        SolverError: a solver stopped early.
     """
-    keys = ["REGION_ID", "REGION_TYPE", "PAIR"]
-    # Iterations without a partner have a null pair and stay as they are.
-    paired = t1.join(_pairs(files), on="ITERATION_CODE", how="left", maintain_order="left")
-    value, variance = pl.col("ESTIMATE"), pl.col("ESTIMATE_VARIANCE")
-    weighted = (
-        paired.drop_nulls("PAIR")
-        .group_by(keys)
-        .agg(
-            pl.len(),
-            value.filter(pl.col("ALONE")).sum().alias("alone"),
-            value.filter(~pl.col("ALONE")).sum().alias("combined"),
-            # The projection onto alone <= combined is the point where they are equal: the mean by inverse
-            # variances.
-            ((value / variance).sum() / (1 / variance).sum()).alias("mean"),
-        )
-        .filter((pl.col("len") == 2) & (pl.col("alone") > pl.col("combined")))
-        .select(*keys, "mean")
+    t1, t2 = tables
+    groups = groups_of(t1, t2, regions, published)
+    sums = nation_sums(groups, regions)
+    pairs = contained_groups(groups, contained_pairs(iterations))
+    linear = least_squares(groups, sums)
+    final = consistent_cells(groups, sums, pairs, linear.cells, whole=whole)
+    totals, lowered = groups.sums(final)[groups.t1], np.zeros(len(groups.detail))
+    for group, reductions in linear.reductions.items():
+        lowered[group] = sum(reduction.covariance.sum() for reduction in reductions)
+    counts = dict(
+        zip(("rules", "broken_before"), broken_rules(groups, sums, pairs, groups.cells), strict=True)
     )
     return (
-        paired.join(weighted, on=keys, how="left", maintain_order="left")
-        .with_columns(pl.coalesce("mean", "ESTIMATE").alias(CONSISTENT))
-        .drop("PAIR", "ALONE", "mean")
+        _with_numbers(t1, totals, lowered[groups.t1]),
+        _with_numbers(t2, *_rows_of_t2(t1, t2, groups, final, linear.reductions)),
+        counts,
     )
 
 
-def _pairs(files: IterationFiles) -> pl.DataFrame:
-    """Iteration code, number of its pair, and whether it is the Alone iteration of the pair."""
-    codes: dict[str, set[str]] = {}
-    for code, iteration in files.mapping:
-        codes.setdefault(iteration, set()).add(code)
-    pairs: dict[tuple[int, frozenset[str]], dict[Membership, str]] = {}
-    # A pair is an Alone and a combination iteration of one level with the same codes; names are not looked
-    # at.
-    for member in files.iterations:
-        if member.membership is not Membership.ETHNICITY and member.code in codes:
-            pair = member.level, frozenset(codes[member.code])
-            pairs.setdefault(pair, {})[member.membership] = member.code
-    rows = [
-        (code, number, membership is Membership.ALONE)
-        for number, both in enumerate(pairs.values())
-        if len(both) == 2
-        for membership, code in both.items()
-    ]
-    kinds = {"ITERATION_CODE": pl.String, "PAIR": pl.Int64, "ALONE": pl.Boolean}
-    return pl.DataFrame(rows, schema=kinds, orient="row")
+def _rows_of_t2(
+    t1: pl.DataFrame,
+    t2: pl.DataFrame,
+    groups: Groups,
+    final: Floats | Integers,
+    reductions: dict[int, list[Reduction]],
+) -> tuple[Floats | Integers, Floats]:
+    """The number of each row of T2, and by how much its variance is lower."""
+    detail = pl.col("DETAIL").replace_strict([*LADDER.names], [0, 1, 2, 3, 0], return_dtype=pl.Int64)
+    # A region that takes numbers of another may publish them in a coarser table.
+    rows = cell_places(t2).join(t1.select(*GROUP, detail=detail), on=GROUP, how="left", maintain_order="left")
+    published, place = rows["detail"].to_numpy(), rows["place"].to_numpy()
+    numbers, lowered = np.zeros(t2.height, final.dtype), np.zeros(t2.height)
+    for own, coarser, these in _details(groups.detail[groups.t2], published):
+        members, number = np.unique(groups.t2[these], return_inverse=True)
+        cells = final[groups.first[members, None] + np.arange(LADDER_CELLS[own])]
+        sums = _sums(own, coarser)
+        numbers[these] = (cells @ sums.astype(final.dtype))[number, place[these]]
+        by_member = np.zeros((len(members), sums.shape[1]))
+        for n, group in enumerate(members.tolist()):
+            for reduction in reductions.get(group, ()):
+                by_member[n] += _lowered(sums, groups.noise[groups.span(group)], own, reduction)
+        lowered[these] = by_member[number, place[these]]
+    return numbers, lowered
+
+
+def _details(own: Integers, published: Integers) -> Iterator[tuple[int, int, Integers]]:
+    """Pairs of a group's detail and a published one, with the positions of their rows."""
+    for detail, coarser in sorted(set(zip(own.tolist(), published.tolist(), strict=True))):
+        yield detail, coarser, np.flatnonzero((own == detail) & (published == coarser))
+
+
+def _sums(own: int, published: int) -> Integers:
+    """Which cells of a detail each row of a coarser table sums, the whole sexes last: shape (cells, rows)."""
+    into, n = cells_in(own, published), LADDER_CELLS[published]
+    sums = np.zeros((len(into), n + 2), np.int64)
+    sums[np.arange(len(into)), into] = 1
+    half = len(into) // 2
+    sums[:half, n], sums[half:, n + 1] = 1, 1
+    return sums
+
+
+def _lowered(sums: Integers, noise: Floats, own: int, reduction: Reduction) -> Floats:
+    """By how much the variance of each row of a table is lower."""
+    into = cells_in(own, reduction.detail)
+    # Within a cell of the reduction, finer cells move in proportion to their noise.
+    shares = np.zeros((LADDER_CELLS[reduction.detail], sums.shape[1]))
+    np.add.at(shares, into, sums * (noise / np.bincount(into, noise)[into])[:, None])
+    return np.asarray(np.einsum("cr,cd,dr->r", shares, reduction.covariance, shares))
+
+
+def _with_numbers(table: pl.DataFrame, numbers: Floats | Integers, lowered: Floats) -> pl.DataFrame:
+    estimate, margin, value = pl.col("ESTIMATE"), pl.col("ESTIMATE_MARGIN"), pl.col(CONSISTENT)
+    return table.with_columns(pl.Series(CONSISTENT, numbers)).with_columns(
+        # Rounding errors may leave a little below 0 where a published total leaves nothing.
+        (pl.col("ESTIMATE_VARIANCE") - pl.Series(np.maximum(lowered, 0.0)))
+        .clip(0.0)
+        .alias(CONSISTENT_VARIANCE),
+        # True counts are not negative.
+        pl.min_horizontal((estimate - margin).clip(0.0), value).alias(CONSISTENT_LOWEST),
+        pl.max_horizontal(estimate + margin, value).alias(CONSISTENT_HIGHEST),
+    )
+
+
+def read_published_totals(
+    path: Path, regions: dict[str, Regions], iterations: dict[str, IterationCodes]
+) -> pl.DataFrame:
+    """Totals that are published elsewhere.
+
+    Args:
+        path: File in the layout of T1, as text or Parquet.
+        regions: The geography of each run.
+        iterations: All iterations, those of level 0 among them.
+    Raises:
+        SchemaError: the file breaks its format, repeats a group, or has an unknown region or iteration.
+        StoreError: it cannot be read.
+    """
+    frame = read_rows(path, PUBLISHED)
+    repeated = frame.filter(frame.select(GROUP).is_duplicated())
+    if repeated.height:
+        raise SchemaError(
+            f"{path}: {repeated.height} rows repeat a group, such as {', '.join(repeated.select(GROUP).row(0))}. Keep "
+            "one row for each group.",
+            code="safetab-repeated",
+        )
+    unknown = frame.filter(~pl.col("ITERATION_CODE").is_in([*iterations]))["ITERATION_CODE"]
+    if len(unknown):
+        raise SchemaError(
+            f"{path}: {len(unknown)} row(s) have an ITERATION_CODE to which no code maps: "
+            f"{some(unknown.unique(maintain_order=True).to_list())}. Remove the rows, or name the parameter folder "
+            "that has these iterations.",
+            code="safetab-unknown-code",
+        )
+    names = pl.concat(
+        [
+            pl.DataFrame({"REGION_ID": of_run.names(geography)}).select(
+                pl.lit(geography).alias("REGION_TYPE"), "REGION_ID"
+            )
+            for of_run in regions.values()
+            for geography in of_run.ids
+        ]
+    )
+    lost = frame.join(names, on=REGION, how="anti")
+    if lost.height:
+        ids = lost.select(pl.concat_str(REGION, separator=" ").unique(maintain_order=True)).to_series()
+        raise SchemaError(
+            f"{path}: {lost.height} row(s) have a region that GRF-C does not have in the runs of the config: "
+            f"{some(ids.to_list())}. Remove the rows.",
+            code="safetab-group-totals",
+        )
+    return frame.select(*GROUP, pl.col("COUNT").cast(pl.Int64))
 
 
 _PREFIX = "tallyveil."
 
 
-def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states", "alone"]) -> list[Path]:
-    """Write T1 with consistent estimates next to the published ones.
+def write_consistent(
+    params: Path, data: Path, run: Path, out: Path, *, whole: bool = False, published: Path | None = None
+) -> dict[str, Any]:
+    """Write T1 and T2 of a finished run with consistent numbers beside the published ones.
 
     Args:
-        params: Parameter folder of the run. Only its iteration files are read.
+        params: Parameter folder of the run.
+        data: Folder of GRF-C. Records are not opened.
         run: Folder of the finished run.
         out: Folder to write to.
-        rule: "states": the count of the nation is the sum of its states (US only). "alone": the count of an iteration
-            alone is at most its count in combination.
+        whole: Whether the numbers are whole and 0 or more.
+        published: File of totals that are published elsewhere, in the layout of T1; None for none.
     Returns:
-        The written files, which have the names of the run's files.
+        "files", which have the names of the run's files; and by run the number of "rules" and how many were
+        "broken_before".
     Raises:
-        ConfigError: `out` is the folder of the run.
-        StoreError: the run is not finished, or a file cannot be read or written.
+        ConfigError: the totals that are published elsewhere contradict each other.
+        SchemaError: a file breaks its format.
+        StoreError: the run is not finished or had other parameters, or a file cannot be read or written.
     """
     manifest = read_manifest(run, ReleaseKind.SAFETAB)
-    # Compared as real paths, because a link to the run's folder would also let its tables be replaced.
-    if real(out) == real(run):
-        raise ConfigError(
-            f"--out is {out}, which is the folder of the run: the tables of the run would be replaced. Choose "
-            "another folder.",
-            code="bad-flag",
-        )
-    files = read_iterations(params)
-    # The manifest says which runs there are. "states" needs a nation, which Puerto Rico's run does not have.
-    stems = [name.lower() for name in manifest.body["sizes"]]
-    written = []
+    plan = read_plan(params)
+    coterminous_once(plan, manifest.plan_digest, run)
+    regions, iterations = read_regions(data, plan.config), iteration_codes(params)
+    totals = NOTHING_PUBLISHED if published is None else read_published_totals(published, regions, iterations)
+    files, counts = [], {}
     with own_folder(out, "safetab consistent"):
-        for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
-            path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
+        for name, of_run in regions.items():
+            paths = [f"{table}-{name.lower()}.parquet" for table in ("t1", "t2")]
             # Checked against the manifest's SHA-256: consistency of a changed table would mean nothing.
-            frame, metadata = read_listed_table(run, manifest, path.name), published_tags(path)
-            # The guarantee of the run stays with its numbers: this is post-processing and costs nothing.
-            tags = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
-            estimates = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
-            write_parquet(target, estimates, {**tags, "consistent": rule})
-            written.append(target)
-    return written
+            t1, t2 = (read_listed_table(run, manifest, path) for path in paths)
+            of_published = totals.filter(pl.col("REGION_TYPE").is_in(GEOGRAPHIES[name]))
+            *tables, counts[name] = consistent_tables(
+                (t1, t2), of_run, iterations, whole=whole, published=of_published
+            )
+            for path, table in zip(paths, tables, strict=True):
+                # The guarantee of the run stays with its numbers: this is post-processing and costs nothing.
+                tags = {
+                    key.removeprefix(_PREFIX): value
+                    for key, value in published_tags(run / path).items()
+                    if key.startswith(_PREFIX)
+                }
+                write_parquet(
+                    out / path, table, {**tags, "consistent": "whole" if whole else "exact to 1e-6"}
+                )
+                files.append(out / path)
+    return {"files": files, "runs": counts}

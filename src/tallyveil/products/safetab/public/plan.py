@@ -22,7 +22,7 @@ from tallyveil.declared import (
     Whole,
     mapping_of,
 )
-from tallyveil.errors import SchemaError
+from tallyveil.errors import SchemaError, StoreError
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import Law
 from tallyveil.products.safetab.public.addresses import CELLS_APART, GEOLEVELS, query_number
@@ -43,6 +43,7 @@ from tallyveil.products.safetab.public.iterations import (
     stability_of,
 )
 from tallyveil.products.safetab.public.levels import GroupLevel, Ladder, deviations_of, events_of, level_laws
+from tallyveil.runs.key_file import binding_of
 
 LADDER: Final = Ladder(
     ("total", "sex by 4 ages", "sex by 9 ages", "sex by 23 ages", "total only"),
@@ -315,4 +316,25 @@ def _level_set(
         total_only=laws[2],
         view=view,
         witness=stability,
+    )
+
+
+def coterminous_once(plan: SafetabPlan, digest: str, out: Path) -> bool:
+    """Whether a finished run measured coterminous regions once.
+
+    Args:
+        plan: The plan that it should have.
+        digest: Its plan digest, in hexadecimal.
+        out: Its folder, for the message.
+    Raises:
+        StoreError: the run had another plan.
+    """
+    # The manifest holds the digest alone, so both ways of tabulating are tried; only one of them can match.
+    for once in (True, False):
+        if binding_of(plan.digest(), bytes([once])).hex() == digest:
+            return once
+    raise StoreError(
+        f"{out} holds a SafeTab release that was made with other parameters. Name the parameter folder that it was "
+        "made with.",
+        code="no-release",
     )

@@ -57,7 +57,7 @@ from tallyveil.products.safetab.public.households import (
     HouseholdRun,
     read_household_plan,
 )
-from tallyveil.products.safetab.public.plan import RunPlan
+from tallyveil.products.safetab.public.plan import RunPlan, coterminous_once
 from tallyveil.products.safetab.public.regions import Regions, read_regions, tabulate_all, tabulate_once
 from tallyveil.products.safetab.public.tables import group_table_paths, read_group_tables
 from tallyveil.products.safetab.run.groups import groups_declaration, tables_of_level
@@ -93,7 +93,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     """
     inputs = read_safetab_inputs(params, data)
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
-    once = _coterminous_once(inputs, manifest.plan_digest, out)
+    once = coterminous_once(inputs.plan, manifest.plan_digest, out)
     # The whole release is read before the ledger says that records were compared with it.
     released = {run.run: _released(out, manifest, run) for run in inputs.plan.runs}
     t1_rows, t2_rows, groups, tables = [], [], [], {}
@@ -127,19 +127,6 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
     }
     write_errors(out, errors | tables, {"run": manifest.run, "runs": 1 + repeats})
     return errors
-
-
-def _coterminous_once(inputs: SafetabInputs, digest: str, out: Path) -> bool:
-    """Whether the release measured coterminous regions once, by its plan digest; refuses a release of another plan."""
-    # The manifest holds the digest alone, so both ways of tabulating are tried; only one of them can match.
-    for once in (True, False):
-        if binding_of(inputs.plan.digest(), bytes([once])).hex() == digest:
-            return once
-    raise StoreError(
-        f"{out} holds a SafeTab release that was made with other parameters. Name the parameter folder that it was "
-        "made with.",
-        code="no-release",
-    )
 
 
 def _released(out: Path, manifest: Manifest, run: RunPlan) -> tuple[pl.DataFrame, pl.DataFrame]:

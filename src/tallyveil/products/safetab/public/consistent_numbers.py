@@ -1,0 +1,379 @@
+"""Numbers of groups that keep all rules, from their estimates.
+
+*Least squares.* A group with measured cells x_j, of noise variances d_j and sum d, and with a total of variance v, has
+the covariance diag(d_j) + (v - d) / d^2 (d_j d_k). The equations of a nation and its states are imposed by generalised
+least squares, which is linear: with covariances C_g of the cells of the nation and the states, M the sum of all C_g and
+the gap e = nation - sum of the states, a state moves by C_g M^-1 e, the nation by - C_g M^-1 e, and the covariance
+becomes C_g - C_g M^-1 C_g. So no variance grows. Finer cells move in proportion to d_j, and so does a group whose total
+is published elsewhere.
+
+*The nearest point.* Inequalities and counts of 0 or more have no such formula. Where the least-squares numbers break
+one, the numbers are the nearest point that keeps all rules, by the variances. It is found in passes: first the totals;
+then the cells of tables of 4 ages, given the totals; then those of 9 and of 23 ages, given the coarser ones. In one
+pass for all, each of many cells would be moved a little in one direction, and the totals by the sum of that. A later
+pass always has a point that keeps the rules: groups that all have the same shares of ages. Groups that no rule connects
+are solved by themselves.
+
+True totals keep the rules of totals. So the squared distance of all totals from them, weighted by inverse variances, is
+never larger than before; that of a single number can be.
+
+*Whole numbers.* In every pass an integer program moves each cell to one of its two neighbouring whole numbers, at the
+least sum of distances, and farther only where that breaks a rule.
+
+Worked case. A nation of 10 with variance 2, states of 4 and 3 with variance 1 each: M = 4, e = 3. The nation becomes
+10 - 2 x 3 / 4 = 8.5, with variance 2 - 4 / 4 = 1; the states 4.75 and 3.75, with variance 1 - 1 / 4 = 0.75.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import piqp
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from tallyveil.arrays import Bools, Floats, Integers
+from tallyveil.errors import SolverError, TallyveilError
+from tallyveil.estimation.highs import IntegerProgram, solve_integer
+from tallyveil.estimation.problem import UNBOUNDED
+from tallyveil.products.safetab.public.consistent_groups import (
+    Groups,
+    NationSum,
+    Rules,
+    cells_in,
+    published_contradiction,
+    rules_at,
+)
+
+TOLERANCE: Final = 1e-6
+"""Persons by which numbers that are not whole may break a rule."""
+
+_STOP: Final = 1e-8
+"""At which the interior-point method stops, in persons. Ten times as much is still below TOLERANCE; a hundredth of it
+is not reached where rules leave no room between two numbers."""
+
+_GAP: Final = 1e-10
+"""Duality gap at which it stops, in squared persons: the root of twice the gap bounds the distance from the nearest
+point, at the weight of the most exact number. Its own setting would allow ten thousand times as much distance."""
+
+_NO_POINT: Final = 1e-14
+"""Relative residual of a proof that there is no point. At its own setting, 1e-8, it took problems with little room for
+such; where there is none, the steps run out."""
+
+_MOST_STEPS: Final = 200
+"""Steps of the interior-point method, which usually needs one or two dozen."""
+
+_COST: Final = 1024
+"""Cost of one person's distance in the integer program; distances are rounded to 1/1024, which decides between points
+that are as near as that."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """By how much least squares lowers the covariance of a group's cells in some detail.
+
+    Attributes:
+        detail: 0 for the total.
+        covariance: What is taken away, shape (cells, cells).
+    """
+
+    detail: int
+    covariance: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearNumbers:
+    """Estimates after least squares.
+
+    Attributes:
+        cells: Shape (cells,).
+        reductions: By group; groups that did not move are left out.
+    """
+
+    cells: Floats
+    reductions: dict[int, list[Reduction]]
+
+
+def least_squares(groups: Groups, sums: Sequence[NationSum]) -> LinearNumbers:
+    """Impose the totals that are published elsewhere, and the equations of nations and their states.
+
+    Raises:
+        ConfigError: totals that are published elsewhere contradict each other.
+    """
+    cells, variance = groups.cells.copy(), groups.variance.copy()
+    noise = groups.sums(groups.noise)
+    reductions: dict[int, list[Reduction]] = {}
+    for group in np.flatnonzero(~np.isnan(groups.known)).tolist():
+        span = groups.span(group)
+        cells[span] += groups.noise[span] / noise[group] * (groups.known[group] - groups.total[group])
+        reductions[group] = [Reduction(0, np.array([[variance[group]]]))]
+        variance[group] = 0.0
+    for total in sums:
+        members = [total.nation, *total.states.tolist()]
+        parts = [_part(groups, cells, group, float(variance[group]), total.detail) for group in members]
+        gap = parts[0].sums - np.sum([part.sums for part in parts[1:]], axis=0)
+        whole = np.sum([part.covariance for part in parts], axis=0)
+        # Of totals that are all published elsewhere the sum has no variance, and then no gap may be left.
+        price = np.linalg.lstsq(whole, gap, rcond=1e-12)[0]
+        if np.abs(whole @ price - gap).max() > TOLERANCE:
+            raise published_contradiction()
+        inverse = np.linalg.pinv(whole, rcond=1e-12, hermitian=True)
+        for sign, group, part in zip([-1.0, *[1.0] * len(total.states)], members, parts, strict=True):
+            into = cells_in(int(groups.detail[group]), total.detail)
+            share = groups.noise[groups.span(group)] / part.noise[into]
+            cells[groups.span(group)] += sign * share * (part.covariance @ price)[into]
+            lowered = part.covariance @ inverse @ part.covariance
+            reductions.setdefault(group, []).append(Reduction(total.detail, lowered))
+    return LinearNumbers(cells, reductions)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A group in the detail of an equation: sums of its cells, their noise variances and their covariance."""
+
+    sums: Floats
+    noise: Floats
+    covariance: Floats
+
+
+def _part(groups: Groups, cells: Floats, group: int, variance: float, detail: int) -> _Part:
+    into, span = cells_in(int(groups.detail[group]), detail), groups.span(group)
+    noise = np.bincount(into, groups.noise[span])
+    both = (variance - noise.sum()) / noise.sum() ** 2
+    covariance = np.diag(noise) + both * np.outer(noise, noise)
+    return _Part(np.bincount(into, cells[span]), noise, covariance)
+
+
+def consistent_cells(
+    groups: Groups, sums: Sequence[NationSum], pairs: Integers, cells: Floats, *, whole: bool
+) -> Floats | Integers:
+    """Cells that keep all rules, pass by pass.
+
+    Args:
+        groups: The groups.
+        sums: Nations and their states.
+        pairs: Pairs of groups of which the second contains the first.
+        cells: Cells after least squares.
+        whole: Whether the cells are whole numbers of 0 or more. Otherwise rules are kept within `TOLERANCE`.
+    Raises:
+        ConfigError: totals that are published elsewhere contradict each other.
+        SolverError: a solver stopped early.
+    """
+    known = bool(np.isfinite(groups.known).any())
+    found: Floats | Integers = np.zeros(0)
+    for detail in range(int(groups.detail.max(initial=0)) + 1):
+        _, into = groups.cells_at(detail)
+        target, noise = np.bincount(into, cells), np.bincount(into, groups.noise)
+        rules = rules_at(groups, detail, sums, pairs)
+        if not detail:
+            found = _kept(rules, target, groups.variance, groups.known, (whole, known))
+            continue
+        _, coarser = groups.cells_at(detail - 1)
+        parts = np.zeros(len(target), np.int64)
+        parts[into] = coarser
+        # Within a coarser cell the finer ones move with it, in proportion to their noise.
+        rest = found - np.bincount(parts, target)
+        target = target + (rest / np.bincount(parts, noise))[parts] * noise
+        # A cell that is not divided further is known.
+        given = np.where(np.bincount(parts)[parts] > 1, np.nan, found[parts])
+        rules = _divided(rules, target, detail).with_sums(parts, found)
+        found = _kept(rules, target, noise, given, (whole, known))
+    return found
+
+
+def _divided(rules: Rules, target: Floats, detail: int) -> Rules:
+    """The rules of a detail, where cells add up to coarser ones that keep the rules already.
+
+    Where a coarser rule leaves no room, the finer ones are equations. The last of some equations that add up to one
+    that holds already says nothing new, and is left out.
+    """
+    into = cells_in(detail, detail - 1)
+    number, cell = np.divmod(np.arange(len(rules.right)), len(into))
+    key = number * (into[-1] + 1) + into[cell]
+    over = rules.matrix @ target - rules.right
+    tight = rules.equal | (np.bincount(key, over)[key] > -TOLERANCE / 10)
+    last = np.append(key[1:] != key[:-1], np.ones(min(1, len(key)), np.bool_))
+    return Rules(rules.matrix, rules.right, tight).taken(~(tight & last))
+
+
+def broken_rules(
+    groups: Groups, sums: Sequence[NationSum], pairs: Integers, cells: Floats | Integers
+) -> tuple[int, int]:
+    """The number of rules in tables of all details, and how many of them cells break by more than `TOLERANCE`."""
+    counted = broken = 0
+    for detail in range(int(groups.detail.max(initial=0)) + 1):
+        rules = rules_at(groups, detail, sums, pairs)
+        excess = rules.excess(np.bincount(groups.cells_at(detail)[1], cells))
+        counted, broken = counted + len(excess), broken + int((excess > TOLERANCE).sum())
+    return counted, broken
+
+
+def _kept(
+    rules: Rules, target: Floats, variance: Floats, given: Floats, asked: tuple[bool, bool]
+) -> Floats | Integers:
+    """The numbers of a pass.
+
+    Args:
+        rules: What they keep.
+        target: What they are near to.
+        variance: Inverse weights.
+        given: Numbers that are known, otherwise NaN.
+        asked: Whether they are whole numbers of 0 or more, and whether totals are published elsewhere.
+    """
+    whole, known = asked
+    rules, given = _settled(rules, given, whole)
+    if (rules.excess(np.zeros(len(target)))[np.diff(rules.matrix.indptr) == 0] > TOLERANCE).any():
+        raise _none(known, "known numbers contradict each other")
+    rules = rules.taken(np.diff(rules.matrix.indptr) > 0)
+    target = np.where(np.isnan(given), target, given)
+    found: Floats | Integers = target.copy()
+    if whole:
+        # Rounding to the nearest whole number costs the least, and keeps inequalities of single cells.
+        found = np.rint(np.maximum(target, 0.0)).astype(np.int64)
+    broken = (rules.excess(target) > TOLERANCE) | (rules.excess(found) > TOLERANCE)
+    unsettled = np.zeros(len(target), np.bool_)
+    unsettled[rules.matrix[broken].indices] = True
+    if whole:
+        # A cell in no rule is rounded, and raised to 0.
+        unsettled[rules.matrix.indices[target[rules.matrix.indices] < -TOLERANCE]] = True
+    for cells, own in _parts(rules, unsettled):
+        near = target[cells]
+        if (own.excess(near) > TOLERANCE).any() or (whole and near.min() < -TOLERANCE):
+            near = _nearest(own, near, variance[cells], asked)
+        found[cells] = _whole(own, np.maximum(near, 0.0), known) if whole else near
+    return found
+
+
+def _settled(rules: Rules, given: Floats, whole: bool) -> tuple[Rules, Floats]:
+    """The rules for the numbers that are not known. Numbers of 0 or more that can only be 0 become known.
+
+    Without it rules would leave no room between two numbers, and an interior point needs room.
+    """
+    while True:
+        fixed = ~np.isnan(given)
+        matrix = rules.matrix.copy()
+        right = rules.right - matrix[:, fixed] @ given[fixed]
+        matrix.data[fixed[matrix.indices]] = 0
+        matrix.eliminate_zeros()
+        left = Rules(matrix, right, rules.equal)
+        sizes = np.diff(matrix.indptr)
+        minus = np.add.reduceat(np.append(matrix.data < 0, False).astype(np.int64), matrix.indptr[:-1])
+        minus = np.where(sizes > 0, minus, 0)
+        nothing = (right <= 0) & (minus == 0) | left.equal & (right >= 0) & (minus == sizes)
+        cells = matrix[nothing & (sizes > 0)].indices
+        if not whole or not len(cells):
+            return left, given
+        given = given.copy()
+        given[cells] = 0.0
+
+
+def _parts(rules: Rules, unsettled: Bools) -> Iterator[tuple[Integers, Rules]]:
+    """Cells that rules connect with each other and with an unsettled cell, ascending, and their rules."""
+    n_rules, n = rules.matrix.shape
+    entries = rules.matrix.tocoo()
+    # Cells and rules are the nodes of a graph.
+    graph = sparse.csr_matrix(
+        (np.ones(entries.nnz, np.int8), (entries.col, n + entries.row)), shape=(n + n_rules, n + n_rules)
+    )
+    _, label = connected_components(graph, directed=False)
+    if not unsettled.any():
+        return
+    of_cells, of_rules = _by_label(label[:n]), _by_label(label[n:])
+    local = np.zeros(n, np.int64)
+    for number in np.unique(label[:n][unsettled]).tolist():
+        cells, own = of_cells[number], of_rules.get(number, np.zeros(0, np.int64))
+        local[cells] = np.arange(len(cells))
+        rows = rules.matrix[own]
+        matrix = sparse.csr_matrix(
+            (rows.data, local[rows.indices], rows.indptr), shape=(len(own), len(cells))
+        )
+        yield cells, Rules(matrix, rules.right[own], rules.equal[own])
+
+
+def _by_label(label: Integers) -> dict[int, Integers]:
+    """Positions of each label, ascending."""
+    order = np.argsort(label, kind="stable")
+    values, starts = np.unique(label[order], return_index=True)
+    return dict(zip(values.tolist(), np.split(order, starts[1:]), strict=True))
+
+
+def _nearest(rules: Rules, target: Floats, variance: Floats, asked: tuple[bool, bool]) -> Floats:
+    """The nearest point, by the interior-point method."""
+    whole, known = asked
+    at_most, n = ~rules.equal, len(target)
+    solver = piqp.SparseSolver()
+    solver.settings.eps_abs, solver.settings.eps_rel = _STOP, 0.0
+    solver.settings.eps_duality_gap_abs, solver.settings.eps_duality_gap_rel = _GAP, 0.0
+    # Where little room is left, growing prices look like those of a contradiction before the point is reached.
+    solver.settings.eps_primal_inf = solver.settings.eps_dual_inf = _NO_POINT
+    solver.settings.max_iter = _MOST_STEPS
+    matrix = rules.matrix.astype(np.float64)
+    # Its variables are the distances from the target, which are small where counts are large.
+    room = rules.right - matrix @ target
+    solver.setup(
+        sparse.diags(variance.min() / variance, format="csc"),
+        np.zeros(n),
+        matrix[rules.equal].tocsc(),
+        room[rules.equal],
+        matrix[at_most].tocsc(),
+        np.full(int(at_most.sum()), -np.inf),
+        room[at_most],
+        -target if whole else np.full(n, -np.inf),
+        np.full(n, np.inf),
+    )
+    status = solver.solve()
+    found = target + np.asarray(solver.result.x)
+    if whole:
+        found = np.maximum(found, 0.0)
+    if status != piqp.PIQP_SOLVED or (rules.excess(found) > TOLERANCE).any():
+        raise _none(known, f"the nearest numbers were not found: the solver stopped with {status}")
+    return found
+
+
+def _none(known: bool, said: str) -> TallyveilError:
+    """What is wrong where a pass has no point."""
+    # Without published totals every pass has a point.
+    if known:
+        return published_contradiction()
+    return SolverError(
+        f"consistent groups: {said}. Please report this with the published tables.", code="safetab-nearest"
+    )
+
+
+def _whole(rules: Rules, near: Floats, known: bool) -> Integers:
+    """Whole numbers near a point. They go farther than to a neighbour only if nothing else works."""
+    rounded = np.rint(near).astype(np.int64)
+    if (rules.excess(rounded) <= TOLERANCE).all():
+        return rounded
+    farther, most = 0, 2 * int(max(near.max(), np.abs(rules.right).max())) + 2
+    while farther <= most:
+        program, low = _program(rules, near, farther)
+        answer = solve_integer(program, "consistent groups")
+        if answer is not None:
+            up, above, below = answer.values.reshape(3, -1)
+            return np.asarray(low + up + above - below)
+        farther = 2 * farther + 1
+    raise _none(known, "no whole numbers keep the rules")
+
+
+def _program(rules: Rules, near: Floats, farther: int) -> tuple[IntegerProgram, Integers]:
+    """The integer program, and the whole numbers that its columns start from.
+
+    A number is low + up + above - below, with `up` 0 or 1, and the others 0 to `farther`.
+    """
+    # A number that a tolerance has moved below a whole number is that whole number.
+    low = np.floor(near + TOLERANCE).astype(np.int64)
+    rest = np.clip(near - low, 0.0, 1.0)
+    n, matrix = len(near), rules.matrix.tocsc()
+    right = np.rint(rules.right).astype(np.int64) - matrix @ low
+    program = IntegerProgram(
+        cost=np.concatenate([np.rint(_COST * (1 - 2 * rest)).astype(np.int64), np.full(2 * n, _COST)]),
+        lower=np.zeros(3 * n, np.int64),
+        upper=np.concatenate([np.ones(n, np.int64), np.full(n, farther), np.minimum(low, farther)]),
+        row_lower=np.where(rules.equal, right, -UNBOUNDED),
+        row_upper=right,
+        matrix=sparse.hstack([matrix, matrix, -matrix]).tocsc(),
+        useful=np.ones(3 * n, np.bool_),
+    )
+    return program, low
