@@ -70,6 +70,7 @@ BENCHMARKS = (
     Benchmark("cluster", short=("--blocks", 5_000, "--chunks", 100), peers=("ray",)),
     Benchmark("accuracy", short=None, files=(COUNTS,)),
     Benchmark("safetab_accuracy", (PARAMS,), None, files=(PARAMS,)),
+    Benchmark("safetab_consistent", (PARAMS,), ("--runs", 1), ("--runs", 10), files=(PARAMS,)),
     Benchmark("subspace", short=None),
     Benchmark("subspace_mcmc", short=None),
 )

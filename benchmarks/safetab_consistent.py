@@ -1,6 +1,6 @@
 """What consistent numbers of SafeTab do to errors and intervals, over many runs on a made-up country.
 
-    python benchmarks/safetab_consistent.py PARAMS [--runs 40] [--states 4] [--persons 60000] [--blocks 1200]
+    python benchmarks/safetab_consistent.py PARAMS [--runs 10] [--states 4] [--persons 60000] [--blocks 1200]
 
 PARAMS is a folder of config.json and the four code files; the states are the first ones of the country. Every run has a
 test key of its own. Errors are of the numbers that no bound selected (totals of nation and state, and groups with
@@ -45,7 +45,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("params", type=Path)
-    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--states", type=int, default=4)
     parser.add_argument("--persons", type=int, default=60_000)
     parser.add_argument("--blocks", type=int, default=1_200)

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -440,28 +441,42 @@ def test_a_tampered_table_is_found(command, inputs, tmp_path):
 def test_consistent_tables_of_a_finished_run(command, inputs, tmp_path):
     params, data = inputs
     run, out = tmp_path / "run", tmp_path / "consistent"
-    code, _, said = command("consistent", params, tmp_path, "--out", out)
+    code, _, said = command("consistent", params, data, "--finished", tmp_path, "--out", out)
     assert code == StoreError.exit_code
     assert "no-release" in said
-    assert command("run", params, data, "--out", run, "-q", "--coterminous-apart")[0] == 0
+    assert command("run", params, data, "--out", run, "-q")[0] == 0
     before = contents(run)
-    code, _, said = command("consistent", params, run, "--out", run)
+    code, _, said = command("consistent", params, data, "--finished", run, "--out", run)
     assert code == StoreError.exit_code
     assert "input-in-output" in said
-    for rule in ("states", "alone"):
-        code, said, _ = command("consistent", params, run, "--out", out, "--rule", rule)
-        assert code == 0
-        assert said.strip() == str(out / "t1-us.parquet")
-        frame = pl.read_parquet(out / "t1-us.parquet")
-        assert frame.height == pl.read_parquet(run / "t1-us.parquet").height
-        tags = pl.read_parquet_metadata(out / "t1-us.parquet")
-        assert (tags["tallyveil.protected"], tags["tallyveil.consistent"]) == ("true", rule)
-        if rule == "states":
-            own = frame.group_by("ITERATION_CODE", "REGION_TYPE").agg(pl.col("CONSISTENT").sum())
-            wide = own.pivot(on="REGION_TYPE", index="ITERATION_CODE", values="CONSISTENT").drop_nulls(
-                ["USA", "STATE"]
-            )
-            assert (wide["USA"] - wide["STATE"]).abs().max() < 1e-6
+    published = tmp_path / "published.txt"
+    published.write_text("REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT\n1|USA|1102|1234\n")
+    code, said, _ = command(
+        "consistent", params, data, "--finished", run, "--out", out, "--whole", "--published", published
+    )
+    assert code == 0
+    assert "and the consistent numbers none" in said
+    for name in ("t1-us", "t2-us"):
+        assert str(out / f"{name}.parquet") in said
+        frame = pl.read_parquet(out / f"{name}.parquet")
+        assert frame.height == pl.read_parquet(run / f"{name}.parquet").height
+        tags = pl.read_parquet_metadata(out / f"{name}.parquet")
+        assert (tags["tallyveil.protected"], tags["tallyveil.consistent"]) == ("true", "whole")
+    t1 = pl.read_parquet(out / "t1-us.parquet")
+    sums = t1.group_by("ITERATION_CODE", "REGION_TYPE").agg(pl.col("CONSISTENT").sum())
+    wide = sums.pivot(on="REGION_TYPE", index="ITERATION_CODE", values="CONSISTENT").drop_nulls(
+        ["USA", "STATE"]
+    )
+    assert wide["USA"].equals(wide["STATE"], null_equal=False)
+    assert wide.filter(ITERATION_CODE="1102")["USA"].to_list() == [1234]
+    other = tmp_path / "other"
+    shutil.copytree(params, other)
+    values = json.loads((other / "config.json").read_text())
+    values["privacy_budget_p_level_1_usa"] = 3
+    (other / "config.json").write_text(json.dumps(values))
+    code, _, said = command("consistent", other, data, "--finished", run, "--out", tmp_path / "third")
+    assert code == StoreError.exit_code
+    assert "no-release" in said
     assert contents(run) == before
 
 

@@ -73,7 +73,7 @@ def test_commands_on_a_safetab_release(command, tmp_path, spoil):
     refused(command, "report", out)
     refused(command, "safetab", "validate", "p", "d", "--finished", out)
     refused(command, "safetab", "evaluate", "p", "d", "--finished", out, NOT_PRIVATE)
-    refused(command, "safetab", "consistent", "p", out, "--out", tmp_path / "consistent")
+    refused(command, "safetab", "consistent", "p", "d", "--finished", out, "--out", tmp_path / "consistent")
     assert not (tmp_path / "consistent").exists()
 
 
