@@ -339,6 +339,7 @@ def calibrate(
 def consistent(
     params: Params,
     data: Annotated[Path, typer.Argument(help="Folder of GRF-C. Records are not opened.", metavar="DATA")],
+    *,
     finished: Annotated[Path, typer.Option("--finished", metavar="RUN", help=FINISHED)],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the consistent tables.")],
     whole: Annotated[bool, typer.Option("--whole", help="Make whole numbers of 0 or more.")] = False,
