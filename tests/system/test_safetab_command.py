@@ -452,7 +452,16 @@ def test_consistent_tables_of_a_finished_run(command, inputs, tmp_path):
     published = tmp_path / "published.txt"
     published.write_text("REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT\n1|USA|1102|1234\n")
     code, said, _ = command(
-        "consistent", params, data, "--finished", run, "--out", out, "--whole", "--published", published
+        "consistent",
+        params,
+        data,
+        "--finished",
+        run,
+        "--out",
+        out,
+        "--whole-numbers",
+        "--published",
+        published,
     )
     assert code == 0
     assert "and the consistent numbers none" in said

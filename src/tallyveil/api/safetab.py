@@ -395,7 +395,7 @@ def make_safetab_consistent(
     finished: AnyPath,
     out: AnyPath,
     *,
-    whole: Flag = False,
+    whole_numbers: Flag = False,
     published: AnyPath | None = None,
 ) -> dict[str, Any]:
     """Write T1 and T2 with numbers that agree with each other. This is post-processing and costs nothing.
@@ -407,7 +407,7 @@ def make_safetab_consistent(
         data: Folder of GRF-C. Records are not opened.
         finished: Folder of the run.
         out: Folder of the consistent tables.
-        whole: Whether the numbers are whole and 0 or more. Others may break a rule by a millionth of a person.
+        whole_numbers: Whether the numbers are whole and 0 or more. Others may break a rule by a millionth of a person.
         published: File of totals that are published elsewhere, in the layout of T1, which the numbers agree with.
     Returns:
         Paths of the "files"; and in "runs" the number of "rules" of each run, and how many were "broken_before".
@@ -421,7 +421,9 @@ def make_safetab_consistent(
     folder, known = Path(out), None if published is None else Path(published)
     # Inputs in the folder would be replaced by outputs.
     refuse_inputs(folder, [Path(params), Path(data), Path(finished), *([] if known is None else [known])])
-    return write_consistent(Path(params), Path(data), Path(finished), folder, whole=whole, published=known)
+    return write_consistent(
+        Path(params), Path(data), Path(finished), folder, whole=whole_numbers, published=known
+    )
 
 
 @checked

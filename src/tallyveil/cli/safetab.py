@@ -342,7 +342,9 @@ def consistent(
     *,
     finished: Annotated[Path, typer.Option("--finished", metavar="RUN", help=FINISHED)],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the consistent tables.")],
-    whole: Annotated[bool, typer.Option("--whole", help="Make whole numbers of 0 or more.")] = False,
+    whole_numbers: Annotated[
+        bool, typer.Option("--whole-numbers", help="Make whole numbers of 0 or more.")
+    ] = False,
     published: Annotated[
         Path | None,
         typer.Option(
@@ -361,7 +363,9 @@ def consistent(
     """
     from tallyveil.api.safetab import make_safetab_consistent
 
-    record = make_safetab_consistent(params, data, finished, out, whole=whole, published=published)
+    record = make_safetab_consistent(
+        params, data, finished, out, whole_numbers=whole_numbers, published=published
+    )
     files = [str(path) for path in record["files"]]
     lines = [
         f"{run}: {counts['rules']:,} rules, of which the estimates break {counts['broken_before']:,}, and the "

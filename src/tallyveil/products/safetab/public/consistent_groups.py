@@ -51,6 +51,11 @@ def cells_in(detail: int, coarser: int) -> Integers:
     return DETAILS[detail - 1].cells_in(DETAILS[coarser - 1])
 
 
+def summed(into: Integers, values: Floats) -> Floats:
+    """Sums of values: value n is part of sum `into[n]`."""
+    return np.bincount(into, values).astype(np.float64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
     """The groups of some tables. Cells are those of the finest table in which a group is published.
@@ -79,9 +84,9 @@ class Groups:
     variance: Floats
     known: Floats
 
-    def sums(self, cells: Floats) -> Floats:
+    def sums(self, cells: Floats | Integers) -> Floats | Integers:
         """Totals of all groups from their cells."""
-        return np.add.reduceat(cells, self.first[:-1])
+        return np.asarray(np.add.reduceat(cells, self.first[:-1]))
 
     def span(self, group: int) -> slice:
         """The cells of a group."""
@@ -286,7 +291,7 @@ class Rules:
     def excess(self, cells: Floats | Integers) -> Floats:
         """By how much each rule is broken; 0 or less where it is kept."""
         over = self.matrix @ cells - self.right
-        return np.where(self.equal, np.abs(over), over)
+        return np.asarray(np.where(self.equal, np.abs(over), over))
 
     def taken(self, which: Bools | Integers) -> "Rules":
         """Some of the rules."""

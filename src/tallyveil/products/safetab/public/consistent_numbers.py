@@ -44,6 +44,7 @@ from tallyveil.products.safetab.public.consistent_groups import (
     cells_in,
     published_contradiction,
     rules_at,
+    summed,
 )
 
 TOLERANCE: Final = 1e-6
@@ -139,10 +140,10 @@ class _Part:
 
 def _part(groups: Groups, cells: Floats, group: int, variance: float, detail: int) -> _Part:
     into, span = cells_in(int(groups.detail[group]), detail), groups.span(group)
-    noise = np.bincount(into, groups.noise[span])
+    noise = summed(into, groups.noise[span])
     both = (variance - noise.sum()) / noise.sum() ** 2
     covariance = np.diag(noise) + both * np.outer(noise, noise)
-    return _Part(np.bincount(into, cells[span]), noise, covariance)
+    return _Part(summed(into, cells[span]), noise, covariance)
 
 
 def consistent_cells(
@@ -164,7 +165,7 @@ def consistent_cells(
     found: Floats | Integers = np.zeros(0)
     for detail in range(int(groups.detail.max(initial=0)) + 1):
         _, into = groups.cells_at(detail)
-        target, noise = np.bincount(into, cells), np.bincount(into, groups.noise)
+        target, noise = summed(into, cells), summed(into, groups.noise)
         rules = rules_at(groups, detail, sums, pairs)
         if not detail:
             found = _kept(rules, target, groups.variance, groups.known, (whole, known))
@@ -328,7 +329,7 @@ def _nearest(rules: Rules, target: Floats, variance: Floats, asked: tuple[bool, 
         found = np.maximum(found, 0.0)
     if status != piqp.PIQP_SOLVED or (rules.excess(found) > TOLERANCE).any():
         raise _none(known, f"the nearest numbers were not found: the solver stopped with {status}")
-    return found
+    return np.asarray(found)
 
 
 def _none(known: bool, said: str) -> TallyveilError:
