@@ -121,7 +121,9 @@ def _rows_of_t2(
     # A region that takes numbers of another may publish them in a coarser table.
     rows = cell_places(t2).join(t1.select(*GROUP, detail=detail), on=GROUP, how="left", maintain_order="left")
     published, place = rows["detail"].to_numpy(), rows["place"].to_numpy()
-    numbers = np.asarray(np.zeros_like(final, shape=t2.height))
+    numbers: Floats | Integers = np.zeros(t2.height, np.int64)
+    if final.dtype != np.int64:
+        numbers = np.zeros(t2.height)
     lowered = np.zeros(t2.height)
     for own, coarser, these in _details(groups.detail[groups.t2], published):
         members, number = np.unique(groups.t2[these], return_inverse=True)
