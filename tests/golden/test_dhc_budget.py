@@ -43,8 +43,10 @@ def rho_of_preset(name: str) -> dict[str, dict[str, Fraction]]:
     ("preset", "production", "total"),
     [
         ("dhc-persons-us", "dhcp_us", 49_622),
+        ("dhc-persons-us-agree", "dhcp_us", 49_622),
         ("dhc-persons-state-rooted", "dhcp_pr", 49_622),
         ("dhc-units-us", "dhch_us", 77_005),
+        ("dhc-units-us-agree", "dhch_us", 77_005),
         ("dhc-units-state-rooted", "dhch_pr", 77_005),
     ],
 )

@@ -263,13 +263,14 @@ def write_country(
         seed: The same seed makes the same population.
         name: Name of the release; None for that of the folder.
         intervals: Coverage of the intervals that the release file asks for; None for no intervals.
-        agree: Whether the files of persons and of units agree, with "dhc" and one state.
-        sizes: With `agree`, where household sizes add up to the people in households: "none", "tract" or "block".
+        agree: Whether the files of persons and of units agree, with "dhc".
+        sizes: With `agree`, where household sizes add up to the people in households: "none", "tract" or "block". With
+            "tract" there is one state.
         geometry: Whether every block gets a polygon, which the release files name.
     Raises:
         ConfigError: not exactly one of `blocks` and `like` is given, `people` or `states` is given with `like`, the
-            schema is not a known preset, `agree` is given without a programme of one state, or `sizes` is unknown or
-            given without `agree`.
+            schema is not a known preset, `agree` is given without a programme, or `sizes` is unknown, given without
+            `agree`, or "tract" with several states.
     """
     from tallyveil.products.dhc.made_up.population import DHC_FILES, write_dhc_states
     from tallyveil.storage.outputs import new_folder
@@ -288,21 +289,26 @@ def write_country(
     # Before the folder is made: a wrong argument leaves nothing behind.
     _check_country(blocks, None if like is None else Path(like), schema)
     dhc, title = schema == DHC, name or _title_of(out)
-    if agree and (not dhc or (states or 1) > 1):
-        raise _needs_single_state()
+    if agree and not dhc:
+        raise ConfigError(
+            f"--agree needs --schema {DHC}, which makes both persons and units.", code="bad-flag"
+        )
     if sizes not in SIZES or (sizes != "none" and not agree):
         raise ConfigError(
             f"--sizes {sizes}: wanted one of {', '.join(SIZES)}. Sizes in tracts or blocks need --agree.",
             code="bad-flag",
         )
+    in_tracts = sizes == "tract"
+    if in_tracts and (states or 1) > 1:
+        raise _needs_single_state()
     files = _dhc_toml_files(agree=agree, sized=sizes != "none") if dhc else {RELEASE_FILE: schema}
     with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), MAP_FILE, *files]):
         published = None if like is None else _published(Path(like), like_geography)
         # How many states the kept counts have is known only when they are read.
-        if agree and published is not None and geography_of(published)["state"].n_unique() > 1:
+        if in_tracts and published is not None and geography_of(published)["state"].n_unique() > 1:
             raise _needs_single_state()
         if dhc:
-            n_states = 1 if agree and like is None else states
+            n_states = 1 if in_tracts and like is None else states
             paths = write_dhc_states(settled_states(blocks, seed, published, people, n_states), seed, out)
         else:
             paths = write_states(make_states(schema, blocks, seed, published, people, states), out)
@@ -326,7 +332,7 @@ def _with_geometry(text: str) -> str:
 
 def _needs_single_state() -> Exception:
     return ConfigError(
-        f"--agree needs --schema {DHC} and one state: the strategies of files that agree have no geolevel above State.",
+        "--sizes tract needs one state: the spine of several states has no tracts. Use --sizes block or --states 1.",
         code="bad-flag",
     )
 

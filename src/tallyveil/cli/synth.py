@@ -61,7 +61,7 @@ def synth(
         bool,
         typer.Option(
             "--agree",
-            help="With --schema dhc and one state: a programme whose files of persons and of units agree.",
+            help="With --schema dhc: a programme whose files of persons and of units agree.",
         ),
     ] = False,
     sizes: Annotated[
@@ -69,7 +69,7 @@ def synth(
         typer.Option(
             "--sizes",
             help="With --agree: household sizes add up to the people in households of every tract or block (none, "
-            "tract, block).",
+            "tract, block); tract with one state only.",
         ),
     ] = "none",
     safetab: Annotated[

@@ -14,24 +14,29 @@ from tallyveil.schema.presets import load_preset
 DHC = (
     "dhc-persons-state-rooted",
     "dhc-persons-us",
+    "dhc-persons-us-agree",
+    "dhc-persons-us-agree-sizes",
     "dhc-persons-us-from-state",
     "dhc-persons-us-from-state-agree",
     "dhc-persons-us-from-state-agree-sizes",
     "dhc-units-state-rooted",
     "dhc-units-us",
+    "dhc-units-us-agree",
+    "dhc-units-us-agree-sizes",
     "dhc-units-us-from-state",
     "dhc-units-us-from-state-agree",
     "dhc-units-us-from-state-agree-sizes",
 )
 CHAINS = {
     **{name: [2, 0] if "persons" in name else [0, 1, 0] for name in DHC},
-    "dhc-persons-us-from-state-agree": [0, 0, 0, 2, 0],
-    "dhc-persons-us-from-state-agree-sizes": [0, 0, 0, 2, 0],
-    "dhc-units-us-from-state-agree": [0, 1, 0, 0],
-    "dhc-units-us-from-state-agree-sizes": [0, 0, 0, 0, 0, 0, 1, 0, 0],
+    **{name: [0, 0, 0, 2, 0] for name in DHC if "persons" in name and "agree" in name},
+    **{name: [0, 1, 0, 0] for name in DHC if "units" in name and "agree" in name},
+    **{name: [0, 0, 0, 0, 0, 0, 1, 0, 0] for name in DHC if "units" in name and name.endswith("sizes")},
 }
 """Number of queries of the rounding chain of each outer pass; lift passes have none."""
-SCHEMAS = {name: name[: name.index("s-") + 1] for name in DHC} | {DHC[-1]: "dhc-units-sizes"}
+SCHEMAS = {name: name[: name.index("s-") + 1] for name in DHC} | {
+    name: "dhc-units-sizes" for name in DHC if "units" in name and name.endswith("sizes")
+}
 SPINES = {
     "dhc-persons-state-rooted": "dhc-state-rooted",
     "dhc-persons-us": "dhc-us",
@@ -170,15 +175,19 @@ def test_one_state_by_itself_is_estimated_as_in_the_national_run() -> None:
     assert (alone.slack, alone.delta) == (national.slack, national.delta)
 
 
-def test_sizes_cost_what_the_product_does_not_measure() -> None:
-    strategy = load_strategy_preset("dhc-units-us-from-state-agree-sizes").strategy
-    product = load_strategy_preset("dhc-units-us-from-state-agree").strategy
+@pytest.mark.parametrize(("of", "parts"), [("us-from-state", {}), ("us", {"US": 2, "State": 2, "Prim": 3})])
+def test_sizes_cost_what_the_product_does_not_measure(of: str, parts: dict[str, int]) -> None:
+    """Geolevels that the strategy of one state takes together share what that one measures."""
+    parts = parts | {level: 3 for level in ("Tract_Subset_Group", "Tract_Subset") if parts}
+    strategy = load_strategy_preset(f"dhc-units-{of}-agree-sizes").strategy
+    product = load_strategy_preset(f"dhc-units-{of}-agree").strategy
     assert strategy.total == product.total + Fraction(81, 2000)
     levels, shares = dict(strategy.geolevel_shares), dict(strategy.query_shares)
     for geolevel, queries in product.query_shares:
         spent = {
             query: share * dict(product.geolevel_shares)[geolevel] * product.total for query, share in queries
         }
-        spent["hhsize_all"] = Fraction(1, 2000) if geolevel == "Block" else Fraction(1, 100)
+        whole = Fraction(1, 2000) if geolevel == "Block" else Fraction(1, 100)
+        spent["hhsize_all"] = whole / parts.get(geolevel, 1)
         own = {query: share * levels[geolevel] * strategy.total for query, share in shares[geolevel]}
         assert own == spent

@@ -96,13 +96,35 @@ def test_a_programme_whose_files_agree_can_be_planned(tmp_path):
     assert [one.reads for one in plan.releases] == reads
     lifts = [[pass_.part for pass_ in one.plan.outer if pass_.part] for one in plan.releases]
     assert lifts == [[], ["occupied"], ["householders", "living_alone", "partners"], ["coupled"]]
-    for flags in ({"schema": "dhc", "states": 3}, {"schema": "pl94-persons"}):
-        with pytest.raises(ConfigError, match="--agree needs --schema dhc and one state"):
-            write_country(tmp_path / "other", blocks=60, agree=True, **flags)
+    with pytest.raises(ConfigError, match="--agree needs --schema dhc"):
+        write_country(tmp_path / "other", blocks=60, agree=True, schema="pl94-persons")
+    with pytest.raises(ConfigError, match="--sizes tract needs one state"):
+        write_country(tmp_path / "other", blocks=60, agree=True, schema="dhc", states=3, sizes="tract")
     for flags in ({"agree": True, "sizes": "county"}, {"sizes": "block"}):
         with pytest.raises(ConfigError, match="wanted one of none, tract, block"):
             write_country(tmp_path / "other", blocks=60, schema="dhc", **flags)
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("sizes", ["none", "block"])
+def test_files_of_several_states_agree_with_the_spine_and_the_budgets_of_production(tmp_path, sizes):
+    flags = {"blocks": 300, "states": 2, "schema": "dhc", "agree": True, "sizes": sizes}
+    *_, programme = write_country(tmp_path / "new", **flags)
+    plan = load_programme(programme, tmp_path / "out")
+    alone = load_programme(
+        write_country(tmp_path / "alone", **(flags | {"states": 1}))[-1], tmp_path / "other"
+    )
+    assert [release.reads for release in plan.releases] == [release.reads for release in alone.releases]
+    for release, other in zip(plan.releases, alone.releases, strict=True):
+        assert release.plan.geography.geolevels[0] == "US"
+        assert release.plan.outer == other.plan.outer
+        assert release.plan.declared == release.plan.strategy.total
+        spine = read_hierarchies(release.plan).spine
+        assert spine.geolevels == tuple(level for level, _ in release.plan.strategy.geolevel_shares)
+    # persons and units spend the same as in one state; production's US is spent, too
+    assert [release.plan.declared for release in plan.releases[2:]] == [
+        release.plan.declared for release in alone.releases[2:]
+    ]
 
 
 @pytest.mark.parametrize(("sizes", "geolevel"), [("tract", "Tract"), ("block", "Block")])
@@ -121,13 +143,19 @@ def test_a_programme_whose_sizes_add_up_can_be_planned(tmp_path, sizes, geolevel
 
 
 @pytest.mark.parametrize("states", [["44", "44"], ["44", "25"]])
-def test_files_agree_for_published_counts_of_one_state(tmp_path, states):
+def test_sizes_add_up_in_tracts_for_published_counts_of_one_state(tmp_path, states):
     codes = [f"{state}001030100100{number}" for number, state in enumerate(states)]
     counts = {"voting_age": ["18_plus"] * 2, "race_ethnicity": ["two"] * 2, "count": [3, 4]}
     pl.DataFrame({"geocode": codes, **counts}).write_parquet(tmp_path / "counts.parquet")
-    like = {"blocks": None, "schema": "dhc", "agree": True, "like": tmp_path / "counts.parquet"}
+    like = {
+        "blocks": None,
+        "schema": "dhc",
+        "agree": True,
+        "sizes": "tract",
+        "like": tmp_path / "counts.parquet",
+    }
     if len(set(states)) > 1:
-        with pytest.raises(ConfigError, match="--agree needs --schema dhc and one state"):
+        with pytest.raises(ConfigError, match="--sizes tract needs one state"):
             write_country(tmp_path / "new", **like)
         assert not (tmp_path / "new").exists()
     else:
