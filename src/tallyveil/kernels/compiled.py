@@ -194,6 +194,11 @@ def all_compiled(kernels: Pointers) -> Pointers:
     )
 
 
+def lines_of(kernel: Kernel) -> Kernel:
+    """The function of a kernel, whose lines Python runs. It is for short functions that call other kernels."""
+    return cast(Kernel, cast(Any, kernel).py_func) if is_jitted(kernel) else kernel
+
+
 @_structs.register
 class _HolderType(_numba.StructRef):  # type: ignore[misc]
     """numba's type of a `Holder`; its parameter is the tuple of pointers."""

@@ -36,6 +36,8 @@ from tallyveil.kernels.tiles.solver import (
     Methods,
     approach,
     climb,
+    combine,
+    evaluate,
     solve_component,
 )
 from tallyveil.kernels.tiles.tables import Prices, Tables, project
@@ -89,7 +91,7 @@ KERNELS = TileKernels(
     read_family,
     component_tables,
     solve_component,
-    ComponentParts(Methods(project, approach, find_direction), climb),
+    ComponentParts(Methods(project, approach, find_direction, evaluate, combine), climb),
     round_table,
 )
 """One kernel with the code of all of them would take longer to compile than all of them by themselves."""
@@ -189,37 +191,58 @@ def _solve_family(
     for j in range(begin.size - 1):
         members = order[begin[j] : begin[j + 1]]
         tables = kernels.component_tables(source, members)
-        # Newton's method begins at prices of zero, see `solver`
-        prices = Prices(
-            np.zeros(tables.label_begin.size - 1),
-            np.zeros(tables.row_total.size),
-            np.zeros(tables.label_weight.shape),
-        )
-        x = np.empty(tables.centre.size)
-        outcome = kernels.solve(tables, prices, x, tolerance, kernels.parts)
-        gaps[0] = max(gaps[0], outcome.gaps.labels)
-        gaps[1] = max(gaps[1], outcome.gaps.entries)
-        gaps[2] = max(gaps[2], outcome.gaps.sums)
-        effort[PLAIN_AT + outcome.rung] += 1
-        effort[TABLES_AT] += members.size
-        effort[COMPONENTS_AT] += 1
-        effort[ENTRIES_AT] += x.size
-        effort[RESTARTS_AT] += outcome.restarts
-        effort[STEPS_AT] += outcome.steps
-        effort[CG_STEPS_AT] += outcome.cg_steps
-        # Tables are rounded one by one: their fixed sums leave nothing that one table could take from another.
-        whole = np.zeros(x.size, np.int64)
+        prices, x = zero_prices(tables), np.empty(tables.centre.size)
+        note(gaps, effort, tables, kernels.solve(tables, prices, x, tolerance, kernels.parts))
         for t in range(members.size):
-            way = _round(source, members[t], tables, t, x, whole, kernels)
+            way = round_and_write(source, members[t], tables, t, x, counts, kernels)
             effort[FLOWS_AT + way] += 1
             proved &= way != FAILED
-            _write(source, members[t], tables, t, whole, counts)
             if estimates.shape[0]:
-                _write(source, members[t], tables, t, x, estimates)
+                entries = x[tables.entry_begin[t] : tables.entry_begin[t + 1]]
+                _write(source, members[t], tables, t, entries, estimates)
     # All fixed sums once more, in whole numbers and from the counts alone, whatever the steps before have done
-    if not proved or not _sums_hold(source.family, counts):
+    if not proved or not sums_hold(source.family, counts):
         return UNPROVED
     return SOLVED if begin.size > 1 else SETTLED
+
+
+@internal
+def zero_prices(tables: Tables) -> Prices:
+    """Prices of zero, at which Newton's method begins (`solver`)."""
+    return Prices(
+        np.zeros(tables.label_begin.size - 1),
+        np.zeros(tables.row_total.size),
+        np.zeros(tables.label_weight.shape),
+    )
+
+
+@internal
+def note(gaps: Floats, effort: Integers, tables: Tables, outcome: ComponentOutcome) -> None:
+    """Enter how a component ended into the record of its family."""
+    gaps[0] = max(gaps[0], outcome.gaps.labels)
+    gaps[1] = max(gaps[1], outcome.gaps.entries)
+    gaps[2] = max(gaps[2], outcome.gaps.sums)
+    effort[PLAIN_AT + outcome.rung] += 1
+    effort[TABLES_AT] += tables.upright.size
+    effort[COMPONENTS_AT] += 1
+    effort[ENTRIES_AT] += tables.centre.size
+    effort[RESTARTS_AT] += outcome.restarts
+    effort[STEPS_AT] += outcome.steps
+    effort[CG_STEPS_AT] += outcome.cg_steps
+
+
+@internal
+def round_and_write(
+    source: Source, p: int, tables: Tables, t: int, x: Floats, counts: Integers, kernels: TileKernels
+) -> int:
+    """Round one table into the counts of its family; returns how it was rounded.
+
+    Tables are rounded one by one: their fixed sums leave nothing that one table could take from another.
+    """
+    whole = np.zeros(tables.entry_begin[t + 1] - tables.entry_begin[t], np.int64)
+    way = _round(source, p, tables, t, x, whole, kernels)
+    _write(source, p, tables, t, whole, counts)
+    return way
 
 
 @internal
@@ -238,24 +261,24 @@ def _round(
     columns = free.column[free.column_begin[p] : free.column_begin[p + 1]]
     # sets of all columns, numbered anew for the few of this table
     nest = table_nest(source.family, columns, source.numbers)
-    return kernels.round_up(table, nest, whole[begin:end])
+    return kernels.round_up(table, nest, whole)
 
 
 @internal
 def _write(source: Source, p: int, tables: Tables, t: int, x: Numbers, out: Numbers) -> None:
-    """Copy a table's entries to the family's counts, which are whole or real numbers."""
+    """Copy the entries x of a table to the family's counts, which are whole or real numbers."""
     free, width = source.free, tables.column_begin[t + 1] - tables.column_begin[t]
     depth = tables.row_begin[t + 1] - tables.row_begin[t]
     along, across = (depth, 1) if tables.upright[t] else (1, width)
     for i in range(width):
         column = free.column[free.column_begin[p] + i]
         for k in range(depth):
-            value = x[tables.entry_begin[t] + i * along + k * across]
+            value = x[i * along + k * across]
             out[free.row[free.row_begin[p] + k], column] = value
 
 
 @internal
-def _sums_hold(family: Family, counts: Integers) -> bool:
+def sums_hold(family: Family, counts: Integers) -> bool:
     """Whether counts are not negative and have every sum, in whole numbers."""
     n_children, n_columns = counts.shape
     left, good = np.empty(family.fixed.shape[1], np.int64), True

@@ -50,7 +50,7 @@ import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums
+from tallyveil.kernels.tiles.tables import Prices, Strip, Tables, clear_sums, whole_strip
 from tallyveil.kernels.vectors import cholesky, inner
 
 
@@ -64,7 +64,8 @@ class TableFace(NamedTuple):
         inner_begin: [P + 1], first inner line of each table. Inner lines without prices have no number.
         label_step, child_step: Where vectors have label k of child c: at k * label_step + c * child_step. What most
             outer lines read lies side by side.
-        drop, child: Room for one outer line.
+        child: child_step times the child of each active entry.
+        drop: Room for a number of each active entry.
     """
 
     begin: Integers
@@ -73,14 +74,14 @@ class TableFace(NamedTuple):
     inner_begin: Integers
     label_step: int
     child_step: int
-    drop: Floats
     child: Int32s
+    drop: Floats
 
 
 @internal
 def list_face(tables: Tables, x: Floats) -> TableFace:
     """The face of a point."""
-    n_tables, n_active, longest, by_column = tables.upright.size, 0, 0, 0
+    n_tables, n_active, by_column = tables.upright.size, 0, 0
     outer_begin, inner_begin = np.zeros(n_tables + 1, np.int64), np.zeros(n_tables + 1, np.int64)
     # sizes of all tables first, then their active entries in one pass
     for p in range(n_tables):
@@ -89,7 +90,6 @@ def list_face(tables: Tables, x: Floats) -> TableFace:
         outer, inner = (n_columns, n_rows) if tables.upright[p] else (n_rows, n_columns)
         outer_begin[p + 1] = outer_begin[p] + outer
         inner_begin[p + 1] = inner_begin[p] + (inner if tables.column_total.size else 0)
-        longest = max(longest, inner, outer)
         # the entries vote: the layout follows the side that more of them read along
         by_column += n_columns * n_rows if tables.upright[p] else -n_columns * n_rows
     for e in range(x.size):
@@ -103,8 +103,8 @@ def list_face(tables: Tables, x: Floats) -> TableFace:
         # the two steps turn one vector's layout round without a copy
         n_children if by_column > 0 else 1,
         1 if by_column > 0 else n_labels,
-        np.empty(longest),
-        np.empty(longest, np.int32),
+        np.empty(n_active, np.int32),
+        np.empty(n_active),
     )
     _list_entries(tables, x, face)
     return face
@@ -117,52 +117,63 @@ def _list_entries(tables: Tables, x: Floats, face: TableFace) -> None:
     for p in range(tables.upright.size):
         n_outer = face.outer_begin[p + 1] - face.outer_begin[p]
         n_inner = (tables.entry_begin[p + 1] - tables.entry_begin[p]) // n_outer
-        for _ in range(n_outer):
+        child_of, upright = tables.child[tables.row_begin[p] : tables.row_begin[p + 1]], tables.upright[p]
+        for o in range(n_outer):
             face.begin[outer] = n_active
             outer += 1
             # entries of an outer line lie side by side, so that e only rises
             for j in range(n_inner):
                 if x[e] > 0.0:
                     face.inner[n_active] = j
+                    face.child[n_active] = child_of[j if upright else o] * face.child_step
                     n_active += 1
                 e += 1
     face.begin[outer] = n_active
 
 
 @internal
-def apply_face(tables: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
-    """falls = H moves. Both have the labels first (`TableFace.label_step`), then the inner lines."""
-    n_labels = tables.label_weight.size
-    # falls are added up over tables, as labels reach over several
-    for j in range(falls.size):
-        falls[j] = 0.0
-    for p in range(tables.upright.size):
-        begin, end = n_labels + face.inner_begin[p], n_labels + face.inner_begin[p + 1]
-        of_lines, falls_of_lines = moves[begin:end], falls[begin:end]
-        if tables.upright[p]:
-            _apply_columns(tables, face, p, (of_lines, moves), (falls_of_lines, falls))
-        else:
-            _apply_rows(tables, face, p, (of_lines, moves), (falls_of_lines, falls))
+def apply_face(tables: Tables, face: TableFace, moves: Floats, falls: Floats, strip: Strip) -> None:
+    """falls = H moves. Both have the labels first (`TableFace.label_step`), then the inner lines.
+
+    The strip is that of all children.
+    """
+    drop_entries(tables, face, moves, falls)
+    add_drops(tables, face, falls, strip)
 
 
 @internal
-def _apply_columns(
-    tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
+def drop_entries(tables: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
+    """By how much each active entry of the tables falls, and the falls of their inner lines."""
+    n_labels = tables.label_weight.size
+    for p in range(tables.upright.size):
+        begin, end = n_labels + face.inner_begin[p], n_labels + face.inner_begin[p + 1]
+        of_lines, falls_of_lines = moves[begin:end], falls[begin:end]
+        for j in range(falls_of_lines.size):
+            falls_of_lines[j] = 0.0
+        if tables.upright[p]:
+            _drop_columns(tables, face, p, (of_lines, moves), falls_of_lines)
+        else:
+            _drop_rows(tables, face, p, (of_lines, moves), falls_of_lines)
+
+
+@internal
+def _drop_columns(
+    tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Floats], falls: Floats
 ) -> None:
-    """Add the part of a table whose outer lines are columns, so that an outer line's entries have the same labels."""
+    """Of a table whose outer lines are columns, so that an outer line's entries have the same labels."""
     first_column, first_row = tables.column_begin[p], tables.row_begin[p]
-    child_of, slack = tables.child[first_row : tables.row_begin[p + 1]], tables.slack[first_row:]
+    slack = tables.slack[first_row:]
     # the largest weight, from any row of the table: slack * weight is the same for all
     heaviest = slack[0] * tables.weight[first_row]
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
-        inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+        begin, end = face.begin[outer], face.begin[outer + 1]
+        inner, drop, child = face.inner[begin:end], face.drop[begin:end], face.child[begin:end]
         # one active entry cannot move, since its outer line keeps its sum
         if inner.size < 2:
             continue
-        drop, child = face.drop[: inner.size], face.child[: inner.size]
         for z in range(inner.size):
             # the two moves that every entry of the line has: its row's, and below its labels'
-            drop[z], child[z] = moves[0][inner[z]], child_of[inner[z]] * face.child_step
+            drop[z] = moves[0][inner[z]]
         column = first_column + outer - face.outer_begin[p]
         labels = tables.label[tables.label_begin[column] : tables.label_begin[column + 1]]
         for label in labels:
@@ -178,28 +189,21 @@ def _apply_columns(
         mean /= total
         for z in range(inner.size):
             drop[z] = (drop[z] - mean) * slack[inner[z]] / heaviest
-            falls[0][inner[z]] += drop[z]
-        for label in labels:
-            row = falls[1][label * face.label_step :]
-            for z in range(inner.size):
-                row[child[z]] += drop[z]
+            falls[inner[z]] += drop[z]
 
 
 @internal
-def _apply_rows(
-    tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
-) -> None:
-    """Add the part of a table whose outer lines are rows, so that an outer line's entries have the same child."""
+def _drop_rows(tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Floats], falls: Floats) -> None:
+    """Of a table whose outer lines are rows, so that an outer line's entries have the same child."""
     first_row, n_priced = tables.row_begin[p], moves[0].size
     label_begin = tables.label_begin[tables.column_begin[p] : tables.column_begin[p + 1] + 1]
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
-        inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+        begin, end = face.begin[outer], face.begin[outer + 1]
+        inner, drop = face.inner[begin:end], face.drop[begin:end]
         if inner.size < 2:
             continue
         row = first_row + outer - face.outer_begin[p]
-        drop, first = face.drop[: inner.size], tables.child[row] * face.child_step
-        of_labels, falls_of_labels = moves[1][first:], falls[1][first:]
-        mean = 0.0
+        of_labels, mean = moves[1][tables.child[row] * face.child_step :], 0.0
         # a row has one weight, so that the plain mean is the weighted one
         for z in range(inner.size):
             j = inner[z]
@@ -211,12 +215,58 @@ def _apply_rows(
         # all entries of a row have one weight, so that the mean needs none
         mean /= inner.size
         for z in range(inner.size):
-            j = inner[z]
-            value = (drop[z] - mean) / tables.weight[row]
+            drop[z] = (drop[z] - mean) / tables.weight[row]
             if n_priced:
-                falls[0][j] += value
-            for link in range(label_begin[j], label_begin[j + 1]):
-                falls_of_labels[tables.label[link] * face.label_step] += value
+                falls[inner[z]] += drop[z]
+
+
+@internal
+def add_drops(tables: Tables, face: TableFace, falls: Floats, strip: Strip) -> None:
+    """The falls of the labels of a strip's children. The additions of a fall have one order, in every strip."""
+    # cleared first, as labels reach over several tables
+    for label in range(tables.label_weight.shape[0]):
+        for c in strip.child:
+            falls[label * face.label_step + c * face.child_step] = 0.0
+    for p in range(tables.upright.size):
+        first_row, first_column = tables.row_begin[p], tables.column_begin[p]
+        top, bottom = strip.begin[p] - first_row, strip.end[p] - first_row
+        upright, first_outer = tables.upright[p], face.outer_begin[p]
+        n_outer = face.outer_begin[p + 1] - first_outer
+        # every strip has a part of each column; a row belongs to one strip
+        for o in range(0 if upright else top, n_outer if upright else bottom):
+            begin, end = face.begin[first_outer + o], face.begin[first_outer + o + 1]
+            if end - begin < 2:
+                continue
+            if upright:
+                begin, end = _within(face.inner, begin, end, top, bottom)
+                column = first_column + o
+                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
+                    row = falls[tables.label[link] * face.label_step :]
+                    for z in range(begin, end):
+                        row[face.child[z]] += face.drop[z]
+            else:
+                for z in range(begin, end):
+                    column = first_column + face.inner[z]
+                    for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
+                        falls[tables.label[link] * face.label_step + face.child[z]] += face.drop[z]
+
+
+@internal
+def _within(inner: Int32s, begin: int, end: int, top: int, bottom: int) -> tuple[int, int]:
+    """Where the active entries of an outer line, from begin up to end, lie in the inner lines top up to bottom."""
+    return _place_of(inner, begin, end, top), _place_of(inner, begin, end, bottom)
+
+
+@internal
+def _place_of(inner: Int32s, begin: int, end: int, line: int) -> int:
+    """The first place from begin up to end whose inner line is at least `line`. Inner lines rise there."""
+    while begin < end:
+        middle = (begin + end) // 2
+        if inner[middle] < line:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
 
 
 @internal
@@ -258,17 +308,17 @@ MOST_LABELS = 256
 
 
 class ChildBlocks(NamedTuple):
-    """The factored blocks of all children. A vector is one of `direction`: labels first, then inner lines.
+    """The factored blocks of the children of a strip. A vector is one of `direction`: labels first, then inner lines.
 
     Attributes:
-        begin: [C + 1], where each child's labels begin.
+        begin: [C + 1], where each child's labels begin. Children of other strips have none.
         place: Place of each of these labels in a vector.
         factor_begin: [C + 1], where each child's factor begins.
         factor: U with U'U = block, and U's mirror image below the diagonal, row by row.
         row_begin: [rows + 1], where the labels of each eliminated row begin.
         row_label: Their numbers in the child's block.
         row_sum: Sums of falls.
-        labels, right: Room for the labels of all children, and of one.
+        labels, right: Room for the labels of all children of the strip, and of one.
     """
 
     begin: Integers
@@ -290,24 +340,29 @@ class _Rows(NamedTuple):
 
 
 @internal
-def factored_blocks(tables: Tables, face: TableFace, easing: Floats, share: Floats) -> ChildBlocks:
-    """Factor the block of every child.
+def factored_blocks(
+    tables: Tables, face: TableFace, easing: Floats, share: Floats, strip: Strip
+) -> ChildBlocks:
+    """Factor the block of every child of a strip.
 
     Args:
         tables: The tables.
         face: The active entries.
         easing: 1 / label_weight of each label and child, 0: not measured.
         share: 1 / diagonal of each label and inner line, 0: nothing to move.
+        strip: The children. A block does not depend on the strip.
     """
-    number = _numbered(tables, face, easing, share)
+    number = _numbered(tables, face, easing, share, strip)
     blocks = _empty_blocks(tables, face, number, easing)
     row_begin, row_label, row_sum = blocks.row_begin, blocks.row_label, blocks.row_sum
     for p in range(tables.upright.size):
-        first_row, depth = tables.row_begin[p], tables.row_begin[p + 1] - tables.row_begin[p]
+        first_row, depth = strip.begin[p], strip.end[p] - strip.begin[p]
         # one table at a time: rows times labels of a block, for all tables at once, would be far more memory
         rows = _Rows(np.zeros((depth, blocks.right.size)), np.zeros(depth))
-        _add_entries(tables, face, p, number, blocks, rows)
-        n_sums = row_begin[first_row]
+        _add_entries(tables, face, p, number, blocks, rows, strip)
+        n_sums = row_begin[tables.row_begin[p]]
+        for k in range(tables.row_begin[p], first_row):
+            row_begin[k + 1] = n_sums  # rows of other strips
         for k in range(depth):
             if n_sums + blocks.right.size > row_label.size:
                 # doubled, so that copying costs no more than filling
@@ -317,6 +372,8 @@ def factored_blocks(tables: Tables, face: TableFace, easing: Floats, share: Floa
             # the subtraction alone.
             n_sums = last if tables.upright[p] and tables.column_total.size else n_sums
             row_begin[first_row + k + 1] = n_sums
+        for k in range(strip.end[p], tables.row_begin[p + 1]):
+            row_begin[k + 1] = n_sums
     _factor(blocks, share)
     return ChildBlocks(
         blocks.begin,
@@ -362,12 +419,12 @@ def _least_columns(tables: Tables) -> tuple[Integers, int]:
 
 
 @internal
-def _numbered(tables: Tables, face: TableFace, easing: Floats, share: Floats) -> Int32s:
-    """Number of each label and child in the child's block, -1: none; at its place in a vector."""
+def _numbered(tables: Tables, face: TableFace, easing: Floats, share: Floats, strip: Strip) -> Int32s:
+    """Number of each label and child of a strip in the child's block, -1: none; at its place in a vector."""
     n_labels, n_children = tables.label_weight.shape
     columns, least = _least_columns(tables)
     number = np.full(n_labels * n_children, -1, np.int32)
-    for c in range(n_children):
+    for c in strip.child:
         n = int(np.int64(0))
         for label in range(n_labels):
             j = label * face.label_step + c * face.child_step
@@ -406,36 +463,46 @@ def _empty_blocks(tables: Tables, face: TableFace, number: Int32s, easing: Float
         np.zeros(tables.child.size + 1, np.int64),
         np.empty(largest, np.int32),
         np.empty(largest),
-        np.empty(n_labels * n_children),
+        np.empty(begin[n_children]),
         np.empty(largest),
     )
 
 
 @internal
 def _add_entries(
-    tables: Tables, face: TableFace, p: int, number: Int32s, blocks: ChildBlocks, rows: _Rows
+    tables: Tables, face: TableFace, p: int, number: Int32s, blocks: ChildBlocks, rows: _Rows, strip: Strip
 ) -> None:
-    """Add the entries of a table to the upper halves of the blocks, and to the sums of its rows."""
+    """Add the entries of a strip in a table to the upper halves of the blocks, and to the sums of its rows."""
     first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
     places = np.empty(blocks.right.size, np.int64)
-    for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
-        inner, total = face.inner[face.begin[outer] : face.begin[outer + 1]], 0.0
+    top, bottom, n_outer = strip.begin[p] - first_row, strip.end[p] - first_row, face.outer_begin[p + 1]
+    first_outer = face.outer_begin[p]
+    for outer in range(first_outer + (0 if upright else top), n_outer if upright else first_outer + bottom):
+        begin, end = face.begin[outer], face.begin[outer + 1]
+        inner, total = face.inner[begin:end], 0.0
         # sum of the gives of the column's active entries, by which its mean moves
         for j in inner:
             total += 1.0 / tables.weight[first_row + j] if upright else 0.0
         # a single active entry is held by its line's fixed sum
-        for j in inner if inner.size > 1 else inner[:0]:
-            line = outer - face.outer_begin[p]
+        if inner.size < 2:
+            continue
+        if upright:
+            begin, end = _within(face.inner, begin, end, top, bottom)
+        for j in face.inner[begin:end]:
+            line = outer - first_outer
             i, k = (line, j) if upright else (j, line)
             c, give, n = tables.child[first_row + k], 1.0 / tables.weight[first_row + k], int(np.int64(0))
             give *= 1.0 - give / total if upright else 1.0
-            rows.total[k] += give
-            begin, end = tables.label_begin[first_column + i], tables.label_begin[first_column + i + 1]
-            for label in tables.label[begin:end]:
+            rows.total[k - top] += give
+            first_link, last_link = (
+                tables.label_begin[first_column + i],
+                tables.label_begin[first_column + i + 1],
+            )
+            for label in tables.label[first_link:last_link]:
                 # labels outside the child's block have no number there
                 a = number[label * face.label_step + c * face.child_step]
                 if a >= 0:
-                    rows.sums[k, a] += give
+                    rows.sums[k - top, a] += give
                     places[n] = a
                     n += 1
             width = blocks.begin[c + 1] - blocks.begin[c]
@@ -492,28 +559,34 @@ def _factor(blocks: ChildBlocks, share: Floats) -> None:
 
 @internal
 def apply_blocks(
-    tables: Tables, face: TableFace, blocks: ChildBlocks, share: Floats, left: Floats, out: Floats
+    tables: Tables,
+    face: TableFace,
+    blocks: ChildBlocks,
+    share: Floats,
+    left: Floats,
+    out: Floats,
+    strip: Strip,
 ) -> None:
-    """out = preconditioner * left; all three are vectors of `direction`."""
+    """out = preconditioner * left, for the children of a strip; all three are vectors of `direction`.
+
+    `out` has share * left before. Only labels of blocks and rows that are inner lines have something else.
+    """
     n_labels = tables.label_weight.size
     # `left` belongs to the caller, and the elimination below changes its copy
-    for j in range(n_labels):
-        blocks.labels[j] = left[j]
-    # the diagonal for all; labels of blocks are overwritten by their block's solution
-    for j in range(left.size):
-        out[j] = share[j] * left[j]
+    for z in range(blocks.place.size):
+        blocks.labels[z] = left[blocks.place[z]]
     # Block elimination: the rows' equations out of the labels', the labels' solution, and back into the rows.
     for p in range(tables.upright.size):
         begin = n_labels + face.inner_begin[p] - tables.row_begin[p]
-        for k in range(tables.row_begin[p], tables.row_begin[p + 1]):
-            place = blocks.place[blocks.begin[tables.child[k]] :]
+        for k in range(strip.begin[p], strip.end[p]):
+            labels = blocks.labels[blocks.begin[tables.child[k]] :]
             for z in range(blocks.row_begin[k], blocks.row_begin[k + 1]):
-                blocks.labels[place[blocks.row_label[z]]] -= out[begin + k] * blocks.row_sum[z]
-    for c in range(blocks.begin.size - 1):
+                labels[blocks.row_label[z]] -= out[begin + k] * blocks.row_sum[z]
+    for c in strip.child:
         _solve_block(blocks, c, out)
     for p in range(tables.upright.size):
         begin = n_labels + face.inner_begin[p] - tables.row_begin[p]
-        for k in range(tables.row_begin[p], tables.row_begin[p + 1]):
+        for k in range(strip.begin[p], strip.end[p]):
             place, fall = blocks.place[blocks.begin[tables.child[k]] :], 0.0
             for z in range(blocks.row_begin[k], blocks.row_begin[k + 1]):
                 fall += out[place[blocks.row_label[z]]] * blocks.row_sum[z]
@@ -527,7 +600,7 @@ def _solve_block(blocks: ChildBlocks, c: int, out: Floats) -> None:
     place, right = blocks.place[blocks.begin[c] : blocks.begin[c + 1]], blocks.right
     factor, n = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]], place.size
     for i in range(n):
-        right[i] = blocks.labels[place[i]]
+        right[i] = blocks.labels[blocks.begin[c] + i]
     # U' right = labels, forward; U's rows are read in the order in which they are stored
     for i in range(n):
         # slices, since the compiler checks every index of which it does not know that it is not negative
@@ -562,40 +635,88 @@ def find_direction(
     Returns:
         How fast the dual function rises along it, and the steps of conjugate gradients.
     """
-    face, n_labels = list_face(tables, x), slopes.size
-    n = n_labels + face.inner_begin[tables.upright.size]
-    # labels in every child first, then inner lines: one vector for both kinds of unknowns
-    easing, share = np.zeros(n_labels), np.empty(n)
-    _precondition(tables, face, easing, share)
-    blocks = factored_blocks(tables, face, easing, share)
-    move, left, ahead, product = np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
-    for k in range(slopes.shape[0]):
-        for c in range(slopes.shape[1]):
-            j = k * face.label_step + c * face.child_step
-            # Inner lines have no gradient: the projection made their sums right. Only labels have one.
-            left[j] = slopes[k, c] if share[j] > 0.0 else 0.0
-    apply_blocks(tables, face, blocks, share, left, ahead)
-    energy = inner(left, ahead)
+    face, strip = list_face(tables, x), whole_strip(tables)
+    search = begin_search(tables, face, slopes)
+    blocks = factored_blocks(tables, face, search.easing, search.share, strip)
+    apply_blocks(tables, face, blocks, search.share, search.left, search.ahead, strip)
+    energy = inner(search.left, search.ahead)
     # energy is a square, hence the precision's square
     enough, steps = precision * precision * energy, 0
     while energy > enough and steps < CG_STEPS:
         steps += 1
-        apply_face(tables, face, ahead, product)
-        for j in range(n_labels):
-            # 1 / label_weight makes the labels' part positive definite, however few entries are active
-            product[j] += easing[j] * ahead[j]
-        rate, before = energy / inner(product, ahead), energy
-        for j in range(n):
-            move[j] += rate * ahead[j]
-            left[j] -= rate * product[j]
-        apply_blocks(tables, face, blocks, share, left, product)
-        energy = inner(left, product)
-        # Fletcher and Reeves's ratio: both energies are already known
-        for j in range(n):
-            ahead[j] = product[j] + energy / before * ahead[j]
-    _write(tables, face, move, moves)
-    # gradient * moves: how fast the dual function rises at first, for Armijo's rule
-    return inner(slopes.reshape(-1), moves.label.reshape(-1)), steps
+        apply_face(tables, face, search.ahead, search.product, strip)
+        advance(search, energy)
+        apply_blocks(tables, face, blocks, search.share, search.left, search.product, strip)
+        energy = turn(search, energy)
+    return end_search(tables, face, search, slopes, moves), steps
+
+
+class Search(NamedTuple):
+    """Vectors of conjugate gradients: labels in every child first, then inner lines.
+
+    Attributes:
+        easing: 1 / weight of each label and child; zero where there is nothing to move.
+        share: 1 / diagonal; zero where there is nothing to move.
+        move: The solution so far.
+        left: The residual.
+        ahead: Direction of the next step.
+        product: The matrix or the preconditioner times a vector.
+    """
+
+    easing: Floats
+    share: Floats
+    move: Floats
+    left: Floats
+    ahead: Floats
+    product: Floats
+
+
+@internal
+def begin_search(tables: Tables, face: TableFace, slopes: FloatRows) -> Search:
+    """The vectors at zero moves; `ahead` is share * left, for the preconditioner."""
+    n = slopes.size + face.inner_begin[tables.upright.size]
+    search = Search(np.zeros(slopes.size), np.empty(n), np.zeros(n), np.zeros(n), np.empty(n), np.empty(n))
+    _precondition(tables, face, search.easing, search.share)
+    for k in range(slopes.shape[0]):
+        for c in range(slopes.shape[1]):
+            j = k * face.label_step + c * face.child_step
+            # Inner lines have no gradient: the projection made their sums right. Only labels have one.
+            search.left[j] = slopes[k, c] if search.share[j] > 0.0 else 0.0
+    for j in range(n):
+        search.ahead[j] = search.share[j] * search.left[j]
+    return search
+
+
+@internal
+def advance(search: Search, energy: float) -> None:
+    """Make a step along `ahead`, where `product` is H ahead; then `product` is share * left, for the preconditioner."""
+    easing, share, move, left, ahead, product = search
+    for j in range(easing.size):
+        # 1 / label_weight makes the labels' part positive definite, however few entries are active
+        product[j] += easing[j] * ahead[j]
+    rate = energy / inner(product, ahead)
+    for j in range(move.size):
+        move[j] += rate * ahead[j]
+        left[j] -= rate * product[j]
+        product[j] = share[j] * left[j]
+
+
+@internal
+def turn(search: Search, before: float) -> float:
+    """Turn to the next direction, where `product` is the preconditioner times the residual; returns the new energy."""
+    ahead, product = search.ahead, search.product
+    energy = inner(search.left, product)
+    # Fletcher and Reeves's ratio: both energies are already known
+    for j in range(ahead.size):
+        ahead[j] = product[j] + energy / before * ahead[j]
+    return energy
+
+
+@internal
+def end_search(tables: Tables, face: TableFace, search: Search, slopes: FloatRows, moves: Prices) -> float:
+    """Write the moves. Returns gradient * moves: how fast the dual function rises at first, for Armijo's rule."""
+    _write(tables, face, search.move, moves)
+    return inner(slopes.reshape(-1), moves.label.reshape(-1))
 
 
 @internal

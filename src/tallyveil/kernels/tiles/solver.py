@@ -31,7 +31,14 @@ import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats
 from tallyveil.kernels.compiled import internal, njit, pointers
-from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces, label_sums
+from tallyveil.kernels.tiles.tables import (
+    Prices,
+    Tables,
+    clear_sums,
+    label_forces,
+    label_sums,
+    whole_strip,
+)
 from tallyveil.kernels.vectors import largest_of, set_rows, set_to
 
 
@@ -151,12 +158,12 @@ def approach(
     Returns:
         The largest move of the last step, in persons. It is infinite if the method gave up; all prices are then zero.
     """
-    n = x.size
+    n, strip = x.size, whole_strip(tables)
     sums, fresh_sums, ahead_sums = prices.label.copy(), prices.label.copy(), prices.label.copy()
     ahead, fresh, point, force = x.copy(), np.empty(n), np.empty(n), np.empty(n)
     # sums are linear in the counts: those of the extrapolated point follow from two others, without a pass
     # over entries
-    label_sums(tables, x, sums)
+    label_sums(tables, x, sums, strip)
     set_rows(ahead_sums, sums)
     curvature, momentum, moved = FIRST_CURVATURE, 1.0, np.inf
     for _ in range(limit):
@@ -170,7 +177,7 @@ def approach(
             # they cost.
             allowed = max(LOOSE * min(moved, 1.0), LEAST_TOLERANCE * tolerance)
             project(tables, point, prices, fresh, allowed, ROUGH_PROJECTION_LIMIT)
-            label_sums(tables, fresh, fresh_sums)
+            label_sums(tables, fresh, fresh_sums, strip)
             needed = _curvature_between(tables, fresh, ahead, fresh_sums, ahead_sums)
             # The curvature along the step must not exceed the one that the step assumed; 0.01 % is left to rounding.
             if needed <= 1.0001 * curvature:
@@ -294,6 +301,24 @@ class Effort(NamedTuple):
 FindDirection = Callable[[Tables, Floats, FloatRows, Prices, float], tuple[float, int]]
 
 
+class State(NamedTuple):
+    """Arrays of the method.
+
+    Attributes:
+        trial: Trial prices.
+        gradient: Their gradient, [K, C].
+        move: Direction of the step.
+        point: [entries], the point that is projected.
+        energy: [rows], each row's part of the dual function.
+    """
+
+    trial: Prices
+    gradient: FloatRows
+    move: Prices
+    point: Floats
+    energy: Floats
+
+
 @pointers
 class Methods(NamedTuple):
     """The kernels that Newton's method calls through pointers."""
@@ -301,18 +326,11 @@ class Methods(NamedTuple):
     project: Project
     approach: Approach
     find_direction: FindDirection
+    evaluate: Callable[[Tables, Floats, State, float, Project], tuple[float, float]]
+    combine: Callable[[Prices, Prices, float, Prices], None]
 
 
 Climb = Callable[[Tables, Prices, Floats, float, Methods], Effort]
-
-
-class _State(NamedTuple):
-    """Arrays of the method: trial prices, their gradient, the step's direction, and the point that is projected."""
-
-    trial: Prices
-    gradient: Floats
-    move: Prices
-    point: Floats
 
 
 @njit(nogil=True, cache=True)
@@ -341,20 +359,25 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
         tolerance: Largest gradient that is accepted, in persons.
         methods: Kernels.
     """
-    state = _State(_copied(prices), np.empty(prices.label.shape), _copied(prices), np.empty(x.size))
+    state = State(
+        _copied(prices),
+        np.empty(prices.label.shape),
+        _copied(prices),
+        np.empty(x.size),
+        np.empty(tables.row_total.size),
+    )
     # -inf at first, so that the first trial is a step whatever it brings
     value, residual, slope, step, precision = -np.inf, np.inf, 0.0, 1.0, PRECISION
     close, shortenings, restarts, steps, cg_steps = LOOSE_PROJECTION, 0, 0, 0, 0
     for _ in range(POINTS):
-        tried = _evaluate(tables, x, state, close, methods.project)
-        gap = largest_of(state.gradient.reshape(-1))
+        tried, gap = methods.evaluate(tables, x, state, close, methods.project)
         # Armijo's rule, with room for the rounding errors of the dual function
         rises = np.isfinite(gap) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
         halves = gap < 0.5 * residual and (
             residual < NEAR or (residual < 1.0 and tried >= value - 1e-10 * abs(tried))
         )
         if rises or halves:
-            _set(prices, state.trial)
+            methods.combine(prices, state.trial, 0.0, state.move)
             steps += 1
             close = min(LOOSE_PROJECTION, max(CLOSE_PROJECTION, 1e-5 * gap))
             # Newton's equations are solved the more exactly the faster the gradient falls (an inexact Newton method);
@@ -389,7 +412,7 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
                 restarts, shortenings = restarts + 1, 0
                 # nothing to compare with: the next trial is taken, whatever the dual function is there
                 value, residual, slope = -np.inf, np.inf, 0.0
-        _add(state.trial, prices, step, state.move)
+        methods.combine(state.trial, prices, step, state.move)
     return Effort(residual, restarts, steps, cg_steps)
 
 
@@ -398,16 +421,14 @@ def _copied(prices: Prices) -> Prices:
     return Prices(prices.column.copy(), prices.row.copy(), prices.label.copy())
 
 
-@internal
-def _set(out: Prices, source: Prices) -> None:
-    set_to(out.column, source.column)
-    set_to(out.row, source.row)
-    set_rows(out.label, source.label)
-
-
-@internal
-def _add(out: Prices, start: Prices, step: float, move: Prices) -> None:
-    """out = start + step * move."""
+@njit(nogil=True, cache=True)
+def combine(out: Prices, start: Prices, step: float, move: Prices) -> None:
+    """out = start + step * move; a step of zero copies."""
+    if step == 0.0:
+        set_to(out.column, start.column)
+        set_to(out.row, start.row)
+        set_rows(out.label, start.label)
+        return
     for i in range(out.column.size):
         out.column[i] = start.column[i] + step * move.column[i]
     for k in range(out.row.size):
@@ -417,19 +438,36 @@ def _add(out: Prices, start: Prices, step: float, move: Prices) -> None:
             out.label[label, c] = start.label[label, c] + step * move.label[label, c]
 
 
+@njit(nogil=True, cache=True)
+def evaluate(
+    tables: Tables, x: Floats, state: State, tolerance: float, project: Project
+) -> tuple[float, float]:
+    """Project for the trial prices, and fill in the gradient.
+
+    Returns:
+        The dual function, and the largest gradient in persons.
+    """
+    aim(tables, state.trial.label, state.point)
+    if project(tables, state.point, state.trial, x, tolerance, NEWTON_PROJECTION_LIMIT) > 1.0:
+        # the projection failed, so that the trial must not be taken
+        return -np.inf, np.inf
+    label_sums(tables, x, state.gradient, whole_strip(tables))
+    row_energies(tables, x, state)
+    return dual_value(tables, state), largest_of(state.gradient.reshape(-1))
+
+
 @internal
-def _evaluate(tables: Tables, x: Floats, state: _State, tolerance: float, project: Project) -> float:
-    """Project for the trial prices, and fill in the gradient. Returns the dual function."""
-    point, trial, gradient = state.point, state.trial.label, state.gradient
-    label_forces(tables, trial, point)
-    for e in range(x.size):
+def aim(tables: Tables, price: Floats, point: Floats) -> None:
+    """Write for each entry of the tables the count that its own measurements and its labels' prices ask for."""
+    label_forces(tables, price, point)
+    for e in range(tables.entry_begin[0], tables.entry_begin[tables.upright.size]):
         point[e] = tables.centre[e] - point[e]
-    if project(tables, point, state.trial, x, tolerance, NEWTON_PROJECTION_LIMIT) > 1.0:
-        # the projection failed, so that the trial must not be taken: one infinite entry is enough
-        gradient[0, 0] = np.inf
-        return -np.inf
-    label_sums(tables, x, gradient)
-    value = 0.0
+
+
+@internal
+def row_energies(tables: Tables, x: Floats, state: State) -> None:
+    """Each row's part of the dual function."""
+    point = state.point
     for p in range(tables.upright.size):
         first, base = tables.row_begin[p], tables.entry_begin[p]
         n_rows = tables.row_begin[p + 1] - first
@@ -441,7 +479,16 @@ def _evaluate(tables: Tables, x: Floats, state: _State, tolerance: float, projec
                 e = base + i * along + k * across
                 # x (x / 2 - point): what is least at the projection, without the constant of the centres
                 energy += x[e] * (0.5 * x[e] - point[e])
-            value += tables.weight[first + k] * energy
+            state.energy[first + k] = tables.weight[first + k] * energy
+
+
+@internal
+def dual_value(tables: Tables, state: State) -> float:
+    """The dual function, from the energies of rows and the sums of labels. These sums become the gradient."""
+    trial, gradient, value = state.trial.label, state.gradient, 0.0
+    # in the order of the rows, whoever has computed the energies
+    for energy in state.energy:
+        value += energy
     for label in range(trial.shape[0]):
         for c in range(trial.shape[1]):
             weight, target, price = (
@@ -524,12 +571,8 @@ def solve_component(
     rung, restarts, steps, cg_steps = PLAIN, 0, 0, 0
     # a component without labels has one projection, and no rung
     for attempt in range(2 if prices.label.size else 0):
-        if attempt == 0 and x.size <= FEW_ENTRIES:
-            # the parent's shares, which are feasible and nearer the optimum than zeros
-            _spread(tables, prices, x)
-            parts.methods.approach(
-                tables, prices, x, FEW_STEPS, FEW_TOLERANCE, STEEPEST, parts.methods.project
-            )
+        if attempt == 0:
+            take_few_steps(tables, prices, x, parts.methods)
         elif attempt == 1:
             _spread(tables, prices, x)
             parts.methods.approach(
@@ -547,9 +590,7 @@ def solve_component(
         rung = APPROXIMATE
     # the point of the best prices, projected more exactly than in Newton's method
     point = np.empty(x.size)
-    label_forces(tables, prices.label, point)
-    for e in range(x.size):
-        point[e] = tables.centre[e] - point[e]
+    aim(tables, prices.label, point)
     missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, LAST_PROJECTION_LIMIT)
     # A projection that starts from bad prices can stop early. Starting from zero then helps.
     # `missed` is a multiple of what is allowed, not persons
@@ -561,6 +602,15 @@ def solve_component(
     if gaps.labels > tolerance or missed > 1.0:
         rung = APPROXIMATE
     return ComponentOutcome(rung, gaps, restarts, steps, cg_steps)
+
+
+@internal
+def take_few_steps(tables: Tables, prices: Prices, x: Floats, methods: Methods) -> None:
+    """Accelerated gradients before Newton's method, in small components."""
+    if x.size <= FEW_ENTRIES:
+        # the parent's shares, which are feasible and nearer the optimum than zeros
+        _spread(tables, prices, x)
+        methods.approach(tables, prices, x, FEW_STEPS, FEW_TOLERANCE, STEEPEST, methods.project)
 
 
 @internal

@@ -104,6 +104,26 @@ class Prices(NamedTuple):
     label: FloatRows
 
 
+class Strip(NamedTuple):
+    """Some children with their rows in every table. What is computed for one strip does not depend on the others.
+
+    Attributes:
+        begin, end: [P], the first of these rows in each table, and one past the last.
+        child: Numbers of the children.
+    """
+
+    begin: Integers
+    end: Integers
+    child: Integers
+
+
+@internal
+def whole_strip(tables: Tables) -> Strip:
+    """The strip with all children."""
+    n_tables = tables.upright.size
+    return Strip(tables.row_begin[:n_tables], tables.row_begin[1:], np.arange(tables.label_weight.shape[1]))
+
+
 @internal
 def clear_sums(prices: Prices) -> None:
     """Set the prices of columns and rows to zero."""
@@ -153,11 +173,11 @@ def label_forces(tables: Tables, price: Floats, force: Floats) -> None:
 
 
 @internal
-def label_sums(tables: Tables, x: Floats, sums: Floats) -> None:
-    """Write the sum of each label in each child."""
+def label_sums(tables: Tables, x: Floats, sums: Floats, strip: Strip) -> None:
+    """Write the sum of each label in each child of a strip. The additions of a sum have one order, in every strip."""
     for label in range(sums.shape[0]):
         # cleared before entries are added, since labels reach over several tables
-        for c in range(sums.shape[1]):
+        for c in strip.child:
             sums[label, c] = 0.0
     for p in range(tables.upright.size):
         first, base = tables.row_begin[p], tables.entry_begin[p]
@@ -168,7 +188,7 @@ def label_sums(tables: Tables, x: Floats, sums: Floats) -> None:
         for i in range(n_columns):
             column = tables.column_begin[p] + i
             begin, end = tables.label_begin[column], tables.label_begin[column + 1]
-            for k in range(n_rows):
+            for k in range(strip.begin[p] - first, strip.end[p] - first):
                 value = x[base + i * along + k * across]
                 # most entries are zero at the optimum
                 if value != 0.0:

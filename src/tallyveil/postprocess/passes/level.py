@@ -23,6 +23,7 @@ from tallyveil.estimation.tiles import (
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED, solve_chunk
 from tallyveil.kernels.tiles.family import TileChunk
+from tallyveil.kernels.tiles.on_threads import solve_family
 from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource, answers_on_support
 from tallyveil.plans.lifts import possible_cells
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
@@ -33,6 +34,11 @@ from tallyveil.runs.observer import Observer
 from tallyveil.schema.counts import PublicCounts, narrow, places_in
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
+
+LARGE_FAMILY: Final = 1 << 22
+"""Children times columns above which a family is estimated by several threads. Below, one thread takes about ten
+seconds, and others have families of their own. With half as many, more loops are too short to be divided; with twice as
+many, a thread works by itself for twice as long. Counts do not depend on it."""
 
 WEIGHT_OF_CHAIN = 16
 """What a person of deviation costs at every level of a rounding chain, in the kernel's sixteenths."""
@@ -308,12 +314,15 @@ def _roots(builder: PassBuilder, observer: Observer) -> list[_Part]:
     return parts
 
 
-def pass_chunks(builder: PassBuilder, above: PublicCounts, number: int) -> tuple[Chunks[_Part], list[Span]]:
+def pass_chunks(
+    builder: PassBuilder, above: PublicCounts, number: int, threads: int = 1
+) -> tuple[Chunks[_Part], list[Span]]:
     """A pass below a geolevel as chunks that any process of the run can do.
 
     Args:
         builder, above: As for `estimate_pass`.
         number: Number of the pass, from 0.
+        threads: Threads that estimate a large family together.
     Returns:
         The chunks, and the families of each.
     """
@@ -322,7 +331,7 @@ def pass_chunks(builder: PassBuilder, above: PublicCounts, number: int) -> tuple
     folders = ChunkFolders(None)  # a chunk writes nothing but its result
 
     def work(span: int) -> _Part:
-        return _estimated(builder, spans[span], above)
+        return _estimated(builder, spans[span], above, threads)
 
     address = {"work": PASS, "number": number, "geolevel": builder.geolevel}
     return folders.chunks(address, _Part, work), spans
@@ -332,7 +341,7 @@ def _chunks(
     builder: PassBuilder, above: PublicCounts, number: int, observer: Observer, executor: Executor
 ) -> list[_Part]:
     """Outcomes of all chunks, in order. The largest chunks are begun first, so that no core waits long at the end."""
-    chunks, spans = pass_chunks(builder, above, number)
+    chunks, spans = pass_chunks(builder, above, number, executor.threads)
 
     def done(span: int) -> None:
         observer.advanced(spans[span].last - spans[span].first)
@@ -340,11 +349,15 @@ def _chunks(
     return gathered(executor, chunks, largest_first(spans), done)
 
 
-def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
+def _estimated(builder: PassBuilder, span: Span, above: PublicCounts, threads: int) -> _Part:
     wanted = builder.answers(span.first, span.last, above)
     # No name for the noisy answers: those of a large family must be gone before it is solved.
     chunk = builder.chunk(span.first, span.last, above, wanted, builder.source.measure_families(wanted))
-    solved = solve_chunk(chunk, BACKWARD_ERROR_PERSONS)
+    if threads > 1 and span.unknowns > LARGE_FAMILY:
+        # Above `families.level.LARGEST`, so that the chunk has this family alone.
+        solved = solve_family(chunk, BACKWARD_ERROR_PERSONS, threads)
+    else:
+        solved = solve_chunk(chunk, BACKWARD_ERROR_PERSONS)
     # A parent without records has no columns, and nothing to contradict.
     wrong = np.flatnonzero(
         (solved.ended != SETTLED) & (solved.ended != SOLVED) & (np.diff(chunk.offsets) > 0)

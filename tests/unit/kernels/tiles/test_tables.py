@@ -13,7 +13,15 @@ from tallyveil.kernels.tiles.direction import (
     list_face,
 )
 from tallyveil.kernels.tiles.solver import gaps_of, solve_component
-from tallyveil.kernels.tiles.tables import Active, Prices, Tables, apply_matrix, fill_matrix, solve_by_steps
+from tallyveil.kernels.tiles.tables import (
+    Active,
+    Prices,
+    Tables,
+    apply_matrix,
+    fill_matrix,
+    solve_by_steps,
+    whole_strip,
+)
 
 
 @njit(nogil=True, cache=True)
@@ -41,9 +49,11 @@ def preconditioned(tables, x, easing, left, out, product):
         total = share[j] + (easing[j] if j < easing.size else 0.0)
         movable = total > 0.0 and (j >= easing.size or easing[j] > 0.0)
         share[j] = 1.0 / total if movable else 0.0
-    blocks = factored_blocks(tables, face, easing, share)
-    apply_blocks(tables, face, blocks, share, left, out)
-    apply_face(tables, face, left, product)
+    strip = whole_strip(tables)
+    blocks = factored_blocks(tables, face, easing, share, strip)
+    out[:] = share * left
+    apply_blocks(tables, face, blocks, share, left, out, strip)
+    apply_face(tables, face, left, product, strip)
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,387 @@
+"""One large family of tables on several threads, with the same bits as on one.
+
+A State's largest county with all its tracts is one family, which has tens of millions of unknown counts. The solver of
+`chunk` gives a family to one thread. Here the long loops of the same solver are divided among threads:
+
+- *Pieces*, which are consecutive tables: the projections, the energies of rows, the drops of entries, the rounding.
+  A table depends on others through the prices of labels alone, and these are fixed meanwhile.
+- *Strips*, which are some children with their rows in every table: the sums of labels and the blocks of the
+  preconditioner. Each such sum and block belongs to one child.
+
+Newton's method itself is `solver.climb`, whose lines Python runs here; it calls the kernels below. Every number is
+computed by one thread, from the same numbers in the same order as on one thread. So counts do not depend on the number
+of threads, of pieces or of strips. What is left for one thread are sums over everything, which are short.
+
+Oracle: `chunk.solve_chunk`, which gives the same bits.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+
+from tallyveil.arrays import FloatRows, Floats, IntegerRows, Integers
+from tallyveil.kernels.compiled import all_compiled, conforming, lines_of, njit
+from tallyveil.kernels.tiles.chunk import (
+    CONTRADICTORY,
+    EFFORT_SIZE,
+    FLOWS_AT,
+    KERNELS,
+    SETTLED,
+    SOLVED,
+    UNPROVED,
+    Solved,
+    TileKernels,
+    note,
+    round_and_write,
+    sums_hold,
+    zero_prices,
+)
+from tallyveil.kernels.tiles.direction import (
+    CG_STEPS,
+    ChildBlocks,
+    Search,
+    TableFace,
+    add_drops,
+    advance,
+    apply_blocks,
+    begin_search,
+    drop_entries,
+    end_search,
+    factored_blocks,
+    list_face,
+    turn,
+)
+from tallyveil.kernels.tiles.family import Family, Source, TileChunk
+from tallyveil.kernels.tiles.rounding import FAILED
+from tallyveil.kernels.tiles.solver import (
+    APPROXIMATE,
+    LAST_PROJECTION_LIMIT,
+    NEWTON_PROJECTION_LIMIT,
+    PLAIN,
+    RESTARTED,
+    SAFETY,
+    SUM_TOLERANCE,
+    ComponentOutcome,
+    Gaps,
+    Methods,
+    Project,
+    State,
+    aim,
+    climb,
+    dual_value,
+    gaps_of,
+    row_energies,
+    take_few_steps,
+)
+from tallyveil.kernels.tiles.tables import Prices, Strip, Tables, clear_sums, label_sums
+from tallyveil.kernels.vectors import inner, largest_of
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+PARTS_A_THREAD = 4
+"""Parts of a loop for each thread, which takes the next one when it is done. With half as many, threads wait longer for
+the last one; twice as many cost more calls. Counts do not depend on it."""
+
+
+def solve_family(chunk: TileChunk, tolerance: float, threads: int) -> Solved:
+    """Estimate and round the one family of a chunk; the same as `chunk.solve_chunk`, on several threads.
+
+    Args:
+        chunk: The family. Its values are changed.
+        tolerance: Backward error that is asked for, in persons.
+        threads: Number of threads.
+    """
+    chunk, kernels = conforming(chunk), all_compiled(KERNELS)
+    counts = np.zeros((int(chunk.child_begin[1]), int(chunk.offsets[1])), np.int64)
+    gaps, effort = np.zeros((1, 3)), np.zeros((1, EFFORT_SIZE), np.int64)
+    good, source, order, begin = kernels.read_family(chunk, 0, counts)
+    ended = CONTRADICTORY
+    if good:
+        with ThreadPoolExecutor(threads) as pool:
+            proved = True
+            for first, last in pairwise(begin.tolist()):
+                members = order[first:last]
+                tables = kernels.component_tables(source, members)
+                team = _team(pool, threads, source, members, tables)
+                prices, x = zero_prices(tables), np.empty(tables.centre.size)
+                note(gaps[0], effort[0], tables, _solve(team, tables, prices, x, tolerance))
+                ways = _rounded(team, source, members, tables, x, counts)
+                effort[0, FLOWS_AT:] += np.bincount(ways, minlength=EFFORT_SIZE - FLOWS_AT)
+                proved &= FAILED not in ways
+        if not proved or not _sums_hold(source.family, counts):
+            ended = UNPROVED
+        else:
+            ended = SOLVED if len(begin) > 1 else SETTLED
+    rows, columns = np.nonzero(counts)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(counts)))])
+    return Solved(
+        np.array([ended]), gaps, effort, offsets, columns.astype(np.int32), counts[rows, columns], np.zeros(0)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Team:
+    """Threads, and the parts of a component that they take.
+
+    Attributes:
+        pool: The threads.
+        spans: The first table of each piece, and one past its last.
+        pieces: Their tables, as the kernels take them.
+        strips: The strips.
+    """
+
+    pool: ThreadPoolExecutor
+    spans: list[tuple[int, int]]
+    pieces: list[Tables]
+    strips: list[Strip]
+
+    def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+        """The results of all parts, in their order."""
+        return list(self.pool.map(work, parts))
+
+    def projected(self, prices: Prices, x: Floats) -> float:
+        """The last projection for the prices of labels. Returns the largest gap as a multiple of what is allowed."""
+        point, project = np.empty(x.size), all_compiled(KERNELS).parts.methods.project
+
+        def work(piece: Tables) -> float:
+            _aim(piece, prices.label, point)
+            missed: float = project(piece, point, prices, x, SUM_TOLERANCE, LAST_PROJECTION_LIMIT)
+            return missed
+
+        return max(self.each(work, self.pieces))
+
+    def evaluate(
+        self, tables: Tables, x: Floats, state: State, tolerance: float, project: Project
+    ) -> tuple[float, float]:
+        """As `solver.evaluate`."""
+
+        def aimed(piece: Tables) -> float:
+            _aim(piece, state.trial.label, state.point)
+            missed = project(piece, state.point, state.trial, x, tolerance, NEWTON_PROJECTION_LIMIT)
+            _row_energies(piece, x, state)
+            return missed
+
+        if max(self.each(aimed, self.pieces)) > 1.0:
+            return -np.inf, np.inf
+        self.each(lambda strip: _label_sums(tables, x, state.gradient, strip), self.strips)
+        return _value(tables, state)
+
+    def find_direction(
+        self, tables: Tables, x: Floats, slopes: FloatRows, moves: Prices, precision: float
+    ) -> tuple[float, int]:
+        """As `direction.find_direction`."""
+        face, search = _begin(tables, x, slopes)
+        faces = [_face_of(face, span) for span in self.spans]
+        blocks = self.each(lambda strip: _blocks(tables, face, search, strip), self.strips)
+
+        def precondition(out: Floats) -> None:
+            def work(part: tuple[ChildBlocks, Strip]) -> None:
+                _apply_blocks(tables, face, part[0], search.share, search.left, out, part[1])
+
+            self.each(work, list(zip(blocks, self.strips, strict=True)))
+
+        precondition(search.ahead)
+        energy = _inner(search.left, search.ahead)
+        enough, steps = precision * precision * energy, 0
+        while energy > enough and steps < CG_STEPS:
+            steps += 1
+            self.each(
+                lambda part: _drop(part[0], part[1], search.ahead, search.product),
+                list(zip(self.pieces, faces, strict=True)),
+            )
+            self.each(lambda strip: _add(tables, face, search.product, strip), self.strips)
+            _advance(search, energy)
+            precondition(search.product)
+            energy = _turn(search, energy)
+        return _end(tables, face, search, slopes, moves), steps
+
+
+def _team(pool: ThreadPoolExecutor, threads: int, source: Source, members: Integers, tables: Tables) -> _Team:
+    """The parts of a component; pieces have about as many entries each, and strips as many children."""
+    n = PARTS_A_THREAD * threads
+    wanted = np.linspace(0, int(tables.entry_begin[-1]), n + 1)
+    ends = np.unique(np.searchsorted(tables.entry_begin, wanted)).tolist()
+    spans = list(pairwise(ends))
+    pieces = [
+        tables._replace(
+            column_begin=tables.column_begin[first : last + 1],
+            row_begin=tables.row_begin[first : last + 1],
+            entry_begin=tables.entry_begin[first : last + 1],
+            upright=tables.upright[first:last],
+        )
+        for first, last in spans
+    ]
+    return _Team(pool, spans, pieces, _strips(source, members, tables, n))
+
+
+def _strips(source: Source, members: Integers, tables: Tables, n: int) -> list[Strip]:
+    """About n strips of a component. Rows of a table are in the order of the family's children."""
+    free, n_children = source.free, source.family.weights.shape[1]
+    child = np.concatenate([free.row[free.row_begin[p] : free.row_begin[p + 1]] for p in members])
+    table = np.repeat(np.arange(len(members)), np.diff(tables.row_begin))
+    keys, number = table * n_children + child, np.full(n_children, -1, np.int64)
+    number[child] = tables.child
+    strips = []
+    for first, last in pairwise(np.unique(np.linspace(0, n_children, n + 1).astype(np.int64)).tolist()):
+        begin, end = (
+            np.searchsorted(keys, np.arange(len(members)) * n_children + at) for at in (first, last)
+        )
+        strips.append(Strip(begin, end, number[first:last][number[first:last] >= 0]))
+    return strips
+
+
+def _face_of(face: TableFace, span: tuple[int, int]) -> TableFace:
+    """The active entries of a piece."""
+    first, last = span
+    return face._replace(
+        outer_begin=face.outer_begin[first : last + 1], inner_begin=face.inner_begin[first : last + 1]
+    )
+
+
+def _solve(team: _Team, tables: Tables, prices: Prices, x: Floats, tolerance: float) -> ComponentOutcome:
+    """As `solver.solve_component`."""
+    kernels = all_compiled(KERNELS)
+    methods, rung, restarts, steps, cg_steps = kernels.parts.methods, PLAIN, 0, 0, 0
+    if prices.label.size:
+        _few_steps(tables, prices, x, methods)
+        shared = methods._replace(find_direction=team.find_direction, evaluate=team.evaluate)
+        effort = lines_of(climb)(tables, prices, x, SAFETY * tolerance, shared)
+        if effort.residual > tolerance:
+            # The further rungs are rare, and one thread climbs them from the beginning.
+            fresh = zero_prices(tables)
+            outcome: ComponentOutcome = kernels.solve(tables, fresh, x, tolerance, kernels.parts)
+            return outcome
+        rung = RESTARTED if effort.restarts else PLAIN
+        restarts, steps, cg_steps = effort.restarts, effort.steps, effort.cg_steps
+    missed = team.projected(prices, x)
+    if missed > 1.0:
+        clear_sums(prices)
+        missed = team.projected(prices, x)
+    gaps = _gaps(tables, prices, x)
+    if gaps.labels > tolerance or missed > 1.0:
+        rung = APPROXIMATE
+    return ComponentOutcome(rung, gaps, restarts, steps, cg_steps)
+
+
+def _rounded(
+    team: _Team, source: Source, members: Integers, tables: Tables, x: Floats, counts: IntegerRows
+) -> Integers:
+    """Round every table into the counts of the family. Returns how each was rounded."""
+    kernels, ways = all_compiled(KERNELS), np.zeros(len(members), np.int64)
+
+    def work(span: tuple[int, int]) -> None:
+        # Room of its own for numbering sets, as several threads round at once
+        room = source.numbers._replace(set_of=np.full_like(source.numbers.set_of, -1))
+        _round_tables(source._replace(numbers=room), members, tables, x, counts, kernels, span, ways)
+
+    team.each(work, team.spans)
+    return ways
+
+
+@njit(nogil=True, cache=True)
+def _round_tables(
+    source: Source,
+    members: Integers,
+    tables: Tables,
+    x: Floats,
+    counts: IntegerRows,
+    kernels: TileKernels,
+    span: tuple[int, int],
+    ways: Integers,
+) -> None:
+    for t in range(span[0], span[1]):
+        ways[t] = round_and_write(source, members[t], tables, t, x, counts, kernels)
+
+
+@njit(nogil=True, cache=True)
+def _sums_hold(family: Family, counts: IntegerRows) -> bool:
+    return sums_hold(family, counts)
+
+
+@njit(nogil=True, cache=True)
+def _aim(tables: Tables, price: FloatRows, point: Floats) -> None:
+    aim(tables, price, point)
+
+
+@njit(nogil=True, cache=True)
+def _row_energies(tables: Tables, x: Floats, state: State) -> None:
+    row_energies(tables, x, state)
+
+
+@njit(nogil=True, cache=True)
+def _label_sums(tables: Tables, x: Floats, sums: FloatRows, strip: Strip) -> None:
+    label_sums(tables, x, sums, strip)
+
+
+@njit(nogil=True, cache=True)
+def _value(tables: Tables, state: State) -> tuple[float, float]:
+    return dual_value(tables, state), largest_of(state.gradient.reshape(-1))
+
+
+@njit(nogil=True, cache=True)
+def _few_steps(tables: Tables, prices: Prices, x: Floats, methods: Methods) -> None:
+    take_few_steps(tables, prices, x, methods)
+
+
+@njit(nogil=True, cache=True)
+def _begin(tables: Tables, x: Floats, slopes: FloatRows) -> tuple[TableFace, Search]:
+    face = list_face(tables, x)
+    return face, begin_search(tables, face, slopes)
+
+
+@njit(nogil=True, cache=True)
+def _blocks(tables: Tables, face: TableFace, search: Search, strip: Strip) -> ChildBlocks:
+    return factored_blocks(tables, face, search.easing, search.share, strip)
+
+
+@njit(nogil=True, cache=True)
+def _apply_blocks(
+    tables: Tables,
+    face: TableFace,
+    blocks: ChildBlocks,
+    share: Floats,
+    left: Floats,
+    out: Floats,
+    strip: Strip,
+) -> None:
+    apply_blocks(tables, face, blocks, share, left, out, strip)
+
+
+@njit(nogil=True, cache=True)
+def _drop(tables: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
+    drop_entries(tables, face, moves, falls)
+
+
+@njit(nogil=True, cache=True)
+def _add(tables: Tables, face: TableFace, falls: Floats, strip: Strip) -> None:
+    add_drops(tables, face, falls, strip)
+
+
+@njit(nogil=True, cache=True)
+def _advance(search: Search, energy: float) -> None:
+    advance(search, energy)
+
+
+@njit(nogil=True, cache=True)
+def _turn(search: Search, energy: float) -> float:
+    return turn(search, energy)
+
+
+@njit(nogil=True, cache=True)
+def _inner(left: Floats, right: Floats) -> float:
+    return inner(left, right)
+
+
+@njit(nogil=True, cache=True)
+def _end(tables: Tables, face: TableFace, search: Search, slopes: FloatRows, moves: Prices) -> float:
+    return end_search(tables, face, search, slopes, moves)
+
+
+@njit(nogil=True, cache=True)
+def _gaps(tables: Tables, prices: Prices, x: Floats) -> Gaps:
+    return gaps_of(tables, prices, x)
