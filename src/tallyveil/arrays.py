@@ -37,6 +37,7 @@ BoolRows: TypeAlias = Annotated[Bools, 2]
 Int8Rows: TypeAlias = Annotated[Int8s, 2]
 Int32Rows: TypeAlias = Annotated[Int32s, 2]
 IntegerRows: TypeAlias = Annotated[Integers, 2]
+WordRows: TypeAlias = Annotated[Words, 2]
 FloatRows: TypeAlias = Annotated[Floats, 2]
 """Arrays of two dimensions, stored row by row."""
 

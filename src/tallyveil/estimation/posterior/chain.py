@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.random import Generator, Philox
 
-from tallyveil.arrays import Int32s
+from tallyveil.arrays import Int32s, Words
 from tallyveil.estimation.posterior.prior import Common, Parameters, first_parameters, kernel_prior, updated
-from tallyveil.estimation.posterior.problem import PosteriorProblem
+from tallyveil.estimation.posterior.problem import PosteriorProblem, bits_of
 from tallyveil.kernels.posterior.moves import State, add_or_remove, shift_between_blocks, shift_between_cells
 
 SIBLINGS: Final = 3
@@ -65,6 +65,12 @@ class Chain:
             self.move(rng)
             self.parameters = updated(rng, self.problem, self.state, self.parameters, is_held=self.is_held)
 
+    def _columns(self, numbers: Int32s) -> Words:
+        """Some columns as bits."""
+        flags = np.zeros(len(self.problem.step), bool)
+        flags[numbers] = True
+        return bits_of(flags)
+
     def move(self, rng: Generator) -> None:
         """Do the moves of one sweep; the parameters stay as they are."""
         problem, state = self.problem.kernel, self.state
@@ -73,11 +79,13 @@ class Chain:
         n_rows = len(problem.tree.ancestor)
         coarser = [2, *([3 + self.sweep % (n_rows - 3)] if n_rows > 3 else [])]
         attributes = list(_attributes(self.problem))
-        cells = np.arange(problem.steps.group.shape[1])
+        of_cells = problem.steps.group[-1]
+        cells = self._columns(of_cells)
         for row in [1] * SIBLINGS + coarser:
             shift_between_blocks(rng, problem, prior, state, row, cells, (1, 1))
         # Rare by the parameters, which moves leave as they are, and not by the counts.
-        rare = cells[np.prod(self.parameters.shares[-1][0, problem.steps.group], axis=0) < RARE]
+        share = np.prod(self.parameters.shares[-1][0, problem.steps.group], axis=0)
+        rare = self._columns(of_cells[share < RARE])
         for row in range(3, n_rows):
             if row not in coarser:
                 shift_between_blocks(rng, problem, prior, state, row, rare, (1, 1))

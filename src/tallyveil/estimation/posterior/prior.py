@@ -25,13 +25,16 @@ from typing import Final
 import numpy as np
 from numpy.random import Generator
 
-from tallyveil.arrays import Floats, Int32s, Integers, NarrowArray
+from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 from tallyveil.kernels.posterior.moves import Prior, State
 from tallyveil.kernels.posterior.updates import (
+    Entries,
     Groups,
     SizeSums,
     draw_shares,
+    entries_of,
+    entries_of_blocks,
     log_classes,
     log_divisions,
     tables_of,
@@ -194,8 +197,10 @@ def updated(
         is_held: Whether the common parameters stay as they are.
     """
     common = parameters.common
-    shares, near, concentration = _compositions(rng, problem, state, parameters, is_held)
-    log_class_share, block_class = _classes(rng, problem, state, shares[0], common.log_class_share, is_held)
+    people = entries_of_blocks(state.people, state.filled)
+    shares, near, concentration = _compositions(rng, problem, people, parameters, is_held)
+    logs = _class_logs(problem, people, shares[0])
+    log_class_share, block_class = _classes(rng, state.people[:, 0], logs, common.log_class_share, is_held)
     mean, shape, centre, spread = _sizes(rng, problem, state, parameters, is_held)
     if not is_held:
         empty_mean, empty_near = _emptiness(rng, state, common)
@@ -236,28 +241,26 @@ def averaged(drawn: Sequence[Common]) -> Common:
     )
 
 
-def _classes(
-    rng: Generator,
-    problem: PosteriorProblem,
-    state: State,
-    shares: Floats,
-    log_class_share: Floats,
-    is_held: bool,
-) -> tuple[Floats, Integers]:
-    """Logarithms of the shares of the classes of concentration, and the class of every block."""
+def _class_logs(problem: PosteriorProblem, people: Entries, shares: Floats) -> Floats:
+    """Logarithm of the probability of each block's persons under each class of concentration."""
     classed = problem.kernel.steps.classed
     first, parts, end = np.searchsorted(problem.step, [classed - 1, classed, classed + 1]).tolist()
-    family = problem.kernel.tree.ancestor[1]
-    logs = log_classes(state.people, family, (first, parts, end), shares, CLASSES)
+    return log_classes(people, problem.kernel.tree.ancestor[1], (first, parts, end), shares, CLASSES)
+
+
+def _classes(
+    rng: Generator, size: Int32s, logs: Floats, log_class_share: Floats, is_held: bool
+) -> tuple[Floats, Integers]:
+    """Logarithms of the shares of the classes of concentration, and the class of every block."""
     likely = np.exp(logs - logs.max(axis=1, keepdims=True))
-    size_class = SIZE_CLASS[np.minimum(state.people[:, 0], len(SIZE_CLASS) - 1)]
+    size_class = SIZE_CLASS[np.minimum(size, len(SIZE_CLASS) - 1)]
     class_shares = np.exp(log_class_share)
     if not is_held:
         # Blocks of one person and of none say nothing about the shares.
-        telling = state.people[:, 0] > 1
+        telling = size > 1
         # The classes are summed out: given the classes, shares of neighbouring ones would hardly move.
-        for size in range(len(class_shares)):
-            walk_class_shares(rng, likely[telling & (size_class == size)], class_shares[size], CLASS_WALKS)
+        for number, of_size in enumerate(class_shares):
+            walk_class_shares(rng, likely[telling & (size_class == number)], of_size, CLASS_WALKS)
     cumulated = np.cumsum(class_shares[size_class] * likely, axis=1)
     level = rng.random(len(likely)) * cumulated[:, -1]
     block_class = np.minimum((cumulated <= level[:, None]).sum(axis=1), len(CLASSES) - 1)
@@ -266,7 +269,7 @@ def _classes(
 
 def _walked(
     rng: Generator,
-    count: NarrowArray,
+    entries: Entries,
     above: Int32s,
     groups: Groups,
     mean: Floats,
@@ -277,7 +280,7 @@ def _walked(
 
     Args:
         rng: Generator.
-        count: Persons, or tables, of each group of each geounit.
+        entries: Persons, or tables, of each group of each geounit.
         above: The geounit above each.
         groups: How groups are divided.
         mean: Shares of the geounits above.
@@ -291,7 +294,7 @@ def _walked(
     for width in WALKS:
         steps = width * rng.standard_normal(int(tied.max()) + 1)
         new = np.where(moves, old * np.exp(steps[tied]), old)
-        logs = log_divisions(count, above, groups, mean, old, new)[moves]
+        logs = log_divisions(entries, above, groups, mean, old, new)[moves]
         likelier = np.bincount(number, logs, len(first))
         # The Gamma law, with the walk's logarithm as the variable.
         begin, end = old[moves][first], new[moves][first]
@@ -302,7 +305,7 @@ def _walked(
 
 
 def _compositions(
-    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters, is_held: bool
+    rng: Generator, problem: PosteriorProblem, people: Entries, parameters: Parameters, is_held: bool
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats]:
     """Shares at every geolevel, and concentrations."""
     ancestor, parent = problem.kernel.tree.ancestor, problem.kernel.steps.parent
@@ -315,14 +318,12 @@ def _compositions(
     own = np.where(alone, np.cumsum(alone) - 1, -1)
     concentration = common.concentration
     if own.max() >= 0 and not is_held:
-        concentration = _walked(
-            rng, state.people, ancestor[1], of_blocks, parameters.shares[0], concentration, own
-        )
+        concentration = _walked(rng, people, ancestor[1], of_blocks, parameters.shares[0], concentration, own)
     of_class = np.where(has_class, CLASSES[:, None], concentration)
     levels = [
         tables_of(
             rng,
-            state.people,
+            people,
             ancestor[1],
             of_blocks,
             parameters.shares[0],
@@ -334,11 +335,12 @@ def _compositions(
     everywhere = np.where(divided, problem.step, -1)
     for above, shares, old in zip(aboves, parameters.shares[1:], common.near, strict=True):
         walked = old[problem.step]
+        entries = entries_of(levels[-1])
         if not is_held:
-            walked = _walked(rng, levels[-1], above, of_areas, shares, walked, everywhere)
+            walked = _walked(rng, entries, above, of_areas, shares, walked, everywhere)
         near.append(np.array([walked[problem.step == step][0] for step in range(len(old))]))
         same = np.zeros(len(above), np.int64)
-        levels.append(tables_of(rng, levels[-1], above, of_areas, shares, walked[None, :], same))
+        levels.append(tables_of(rng, entries, above, of_areas, shares, walked[None, :], same))
     drawn = [draw_shares(rng, added + levels[-1], parent)]
     for above, old, tables in zip(aboves[::-1], near[::-1], levels[-2::-1], strict=True):
         around = old[np.maximum(problem.step - 1, 0)] * drawn[-1][above]
@@ -375,13 +377,13 @@ def _emptiness(rng: Generator, state: State, common: Common) -> tuple[float, flo
     """Mean of the tracts' probabilities of empty blocks, and how closely they follow it."""
     none, some = state.vacant.astype(np.int64), state.occupied.astype(np.int64)
     # Empty and occupied blocks are a division like that of persons, in two groups.
-    count = np.stack([none + some, none, some], axis=1)
+    entries = entries_of(np.stack([none + some, none, some], axis=1))
     groups, zero = Groups(np.array([-1, 0, 0], np.int32), np.zeros(3)), np.zeros(len(none), np.int32)
     tied = np.array([0, -1, -1])
     expected, near = common.empty_mean, np.full(3, common.empty_near)
     for _ in range(TURNS):
         mean = np.array([[1.0, expected, 1.0 - expected]])
-        near = _walked(rng, count, zero, groups, mean, near, tied)
-        tables = tables_of(rng, count, zero, groups, mean, near[None, :], zero.astype(np.int64))
+        near = _walked(rng, entries, zero, groups, mean, near, tied)
+        tables = tables_of(rng, entries, zero, groups, mean, near[None, :], zero.astype(np.int64))
         expected = float(np.clip(rng.beta(*(1.0 + tables[0, 1:])), LEAST, 1.0 - LEAST))
     return expected, float(near[0])

@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.arrays import Bools, Floats, Int32s, Integers, Words
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.estimation.intervals.fit import AnswerRows
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.geography.spine import Spine
-from tallyveil.kernels.posterior.moves import WINDOW, Answers, Limits, Problem, State, Steps, Tree
+from tallyveil.kernels.posterior.moves import WINDOW, WORD, Answers, Limits, Problem, State, Steps, Tree
 from tallyveil.measurements.answers import answer_tables
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
@@ -120,8 +120,10 @@ class PosteriorProblem:
             )
         tract, is_vacant = tree.ancestor[tree.tract], count[:, 0] == 0
         n = int(tract.max()) + 1
+        filled = bits_of(count > 0)
         return State(
             count,
+            filled,
             residual,
             limited,
             np.bincount(tract[self.is_free & is_vacant], minlength=n).astype(np.int32),
@@ -129,7 +131,14 @@ class PosteriorProblem:
             np.empty(WINDOW + 1),
             np.empty(WINDOW),
             np.empty((4, len(steps.group))),
+            np.empty_like(filled[0]),
         )
+
+
+def bits_of(flags: Bools) -> Words:
+    """Flags as bits of words, along the last axis; the lowest bit of the first word is the first flag."""
+    padding = [(0, 0)] * (flags.ndim - 1) + [(0, -flags.shape[-1] % WORD)]
+    return np.packbits(np.pad(flags, padding), axis=-1, bitorder="little").view("<u8").astype(np.uint64)
 
 
 def posterior_problem(

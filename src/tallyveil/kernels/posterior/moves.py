@@ -32,19 +32,21 @@ empty with a probability in proportion to `none + v`, and occupied in proportion
 drawn instead, it would hold the number of empty blocks near where it is.
 
 **Which pairs.** A reflection i -> (s - i) mod n with a random s pairs all n blocks (or levels of an attribute) at once,
-each two of them with probability 1 / n. It does not depend on the state. A pair of empty places is left as it is, so
-that pairs of zeros cost no more than being looked at.
+each two of them with probability 1 / n. It does not depend on the state. A move between two empty places would leave
+them as they are. So only the places with people are looked for, as the bits of `State.filled`, in the order of the
+cells: this gives the same states as a look at every pair, and costs the less the fewer cells of a block have people.
 
 Where the number of people is not fixed, a move of one place adds or removes k persons; its second place is NOWHERE.
 
 Specification: `tests.oracles.posterior` has the law by enumeration.
 """
 
+from math import frexp
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, Integers
+from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, Integers, WordRows, Words
 from tallyveil.kernels.compiled import hot, njit, uncounted
 
 WINDOW: Final = 8
@@ -59,6 +61,9 @@ prior, products stay far from the largest float, e^709."""
 
 LARGE: Final = 1e50
 """Weights above this are scaled. In between, products of a prior's ratio (at most 1e120) and of e^300 stay finite."""
+
+WORD: Final = 64
+"""Bits of a word."""
 
 NOWHERE: Final = -1
 """As the second block of a move: persons come from nowhere, or go there."""
@@ -172,6 +177,7 @@ class State(NamedTuple):
 
     Attributes:
         people: Persons of each group of each block; shape (blocks, columns).
+        filled: The columns of each block with people, as bits; shape (blocks, words).
         residual: Answer - measurement, of the tables of `Answers`.
         limited: Values of the answers of `Limits`.
         vacant: Empty blocks of each tract, without those that limits hold empty.
@@ -179,9 +185,11 @@ class State(NamedTuple):
         weights: Room for the weights of a window.
         slopes: Room for what Laplace noise adds to the logarithms of neighbouring ones.
         factors: Room for the factors of the prior's ratios; shape (4, steps).
+        chosen: Room for the bits of the cells that a pair of blocks, or of levels, moves people of; shape (words,).
     """
 
     people: Int32Rows
+    filled: WordRows
     residual: Int32s
     limited: Int32s
     vacant: Int32s
@@ -189,6 +197,7 @@ class State(NamedTuple):
     weights: Floats
     slopes: Floats
     factors: FloatRows
+    chosen: Words
 
 
 class Places(NamedTuple):
@@ -256,6 +265,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
         ),
         State(
             uncounted(state.people),
+            uncounted(state.filled),
             uncounted(state.residual),
             uncounted(state.limited),
             uncounted(state.vacant),
@@ -263,6 +273,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             uncounted(state.weights),
             uncounted(state.slopes),
             uncounted(state.factors),
+            uncounted(state.chosen),
         ),
     )
 
@@ -427,6 +438,17 @@ def _count_occupied(state: State, tract: int, b: int, k: int) -> None:
 
 
 @hot
+def _add(state: State, b: int, column: int, k: int) -> None:
+    """Add k persons to a column of block b."""
+    state.people[b, column] += k
+    bit = np.uint64(1) << np.uint64(column % WORD)
+    if state.people[b, column] > 0:
+        state.filled[b, column // WORD] |= bit
+    else:
+        state.filled[b, column // WORD] &= ~bit
+
+
+@hot
 def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
     """Shift k persons from the second place to the first."""
     steps, ancestor, row = problem.steps, problem.tree.ancestor, problem.tree.tract
@@ -435,9 +457,9 @@ def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
         if places.b2 != NOWHERE:
             _count_occupied(state, ancestor[row, places.b2], places.b2, -k)
     for i in range(steps.group.shape[0]):
-        state.people[places.b, steps.group[i, places.c]] += k
+        _add(state, places.b, steps.group[i, places.c], k)
         if places.b2 != NOWHERE:
-            state.people[places.b2, steps.group[i, places.c2]] -= k
+            _add(state, places.b2, steps.group[i, places.c2], -k)
     answers, limits = problem.answers, problem.limits
     for t in range(answers.geolevel.size):
         u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], ancestor, places)
@@ -572,6 +594,17 @@ def _reflected(c: int, stride: int, size: int, turn: int) -> int:
     return c + ((turn - level) % size - level) * stride
 
 
+@hot
+def lowest(word: Any) -> int:
+    """Number of the lowest bit of a word that is not 0."""
+    return int(frexp(float(word & (~word + np.uint64(1))))[1]) - 1
+
+
+@hot
+def _choose(state: State, column: int) -> None:
+    state.chosen[column // WORD] |= np.uint64(1) << np.uint64(column % WORD)
+
+
 @njit(nogil=True, cache=True)
 def shift_between_blocks(
     rng: Any,
@@ -579,7 +612,7 @@ def shift_between_blocks(
     prior: Prior,
     state: State,
     geolevel: int,
-    cells: Integers,
+    cells: Words,
     attribute: tuple[int, int],
 ) -> None:
     """Pair the blocks of each geounit of a geolevel, and shift persons between the two of a pair.
@@ -588,7 +621,7 @@ def shift_between_blocks(
         rng: Generator.
         problem, prior, state: The law and the state.
         geolevel: Row of `Tree.ancestor`.
-        cells: Cells of the first place.
+        cells: Bits of the columns of the cells of the first place.
         attribute: Stride and size, as for `shift_between_cells`: a person changes the level of this attribute and the
             block at once. With a size of 1 a person keeps the cell.
     """
@@ -606,12 +639,25 @@ def shift_between_blocks(
             if i >= j or (state.people[first + i, 0] == 0 and state.people[first + j, 0] == 0):
                 continue
             b, b2 = first + i, first + j
-            for c in cells:
-                c2 = _reflected(c, stride, size, turn_of_level)
-                if size > 1 and c2 == c:
+            state.chosen[:] = state.filled[b]
+            for at in range(first_cell // WORD, cells.size):
+                word = state.filled[b2, at]
+                if size == 1:
+                    state.chosen[at] |= word
                     continue
-                if state.people[b, first_cell + c] + state.people[b2, first_cell + c2] > 0:
-                    shift(rng, problem, prior, state, Places(b, c, b2, c2))
+                while word != 0:
+                    c2 = at * WORD + lowest(word) - first_cell
+                    word &= word - np.uint64(1)
+                    if c2 >= 0:
+                        _choose(state, first_cell + _reflected(c2, stride, size, turn_of_level))
+            for at in range(first_cell // WORD, cells.size):
+                word = state.chosen[at] & cells[at]
+                while word != 0:
+                    c = at * WORD + lowest(word) - first_cell
+                    word &= word - np.uint64(1)
+                    c2 = _reflected(c, stride, size, turn_of_level)
+                    if size == 1 or c2 != c:
+                        shift(rng, problem, prior, state, Places(b, c, b2, c2))
 
 
 @njit(nogil=True, cache=True)
@@ -628,16 +674,27 @@ def shift_between_cells(
     """
     problem, prior, state = _views(problem, prior, state)
     steps = problem.steps
-    n_cells = steps.group.shape[1]
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
     for b in range(state.people.shape[0]):
         if state.people[b, 0] == 0:
             continue
         turn = _turn(rng, size)
-        for c in range(n_cells):
-            c2 = _reflected(c, stride, size, turn)
-            if c < c2 and state.people[b, first_cell + c] + state.people[b, first_cell + c2] > 0:
-                shift(rng, problem, prior, state, Places(b, c, b, c2))
+        state.chosen[:] = 0
+        for at in range(first_cell // WORD, state.chosen.size):
+            word = state.filled[b, at]
+            while word != 0:
+                c = at * WORD + lowest(word) - first_cell
+                word &= word - np.uint64(1)
+                if c >= 0:
+                    _choose(state, first_cell + min(c, _reflected(c, stride, size, turn)))
+        for at in range(first_cell // WORD, state.chosen.size):
+            word = state.chosen[at]
+            while word != 0:
+                c = at * WORD + lowest(word) - first_cell
+                word &= word - np.uint64(1)
+                c2 = _reflected(c, stride, size, turn)
+                if c2 != c:
+                    shift(rng, problem, prior, state, Places(b, c, b, c2))
 
 
 @njit(nogil=True, cache=True)

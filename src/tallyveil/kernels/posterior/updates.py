@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, IntegerRows, Integers, NarrowArray
+from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, IntegerRows, Integers, WordRows
 from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.posterior.moves import WORD, lowest
 
 LEAST_SHARE: Final = 1e-30
 """Smaller shares are raised to this, so that logarithms and ratios stay finite. It is too small to matter: twice as
@@ -37,6 +38,51 @@ class Groups(NamedTuple):
     added: Floats
 
 
+class Entries(NamedTuple):
+    """Persons of each group of some geounits, or tables of the geolevel below, without those that are 0.
+
+    Attributes:
+        begin: First entry of each geounit, and one entry more at the end.
+        column: Group of each entry; in order within a geounit.
+        count: Number of each entry.
+    """
+
+    begin: Integers
+    column: Integers
+    count: Integers
+
+
+@njit(nogil=True, cache=True)
+def entries_of_blocks(people: Int32Rows, filled: WordRows) -> Entries:
+    """The persons of the blocks of a state (`State`)."""
+    begin = np.zeros(people.shape[0] + 1, np.int64)
+    for b in range(people.shape[0]):
+        begin[b + 1] = begin[b]
+        for at in range(filled.shape[1]):
+            word = filled[b, at]
+            while word != 0:
+                word &= word - np.uint64(1)
+                begin[b + 1] += 1
+    column = np.empty(begin[-1], np.int64)
+    count = np.empty(begin[-1], np.int64)
+    entry = 0
+    for b in range(people.shape[0]):
+        for at in range(filled.shape[1]):
+            word = filled[b, at]
+            while word != 0:
+                column[entry] = at * WORD + lowest(word)
+                count[entry] = people[b, column[entry]]
+                word &= word - np.uint64(1)
+                entry += 1
+    return Entries(begin, column, count)
+
+
+def entries_of(counts: IntegerRows) -> Entries:
+    """The entries of a table; shape (geounits, columns)."""
+    row, column = np.nonzero(counts)
+    return Entries(np.searchsorted(row, np.arange(len(counts) + 1)), column, counts[row, column])
+
+
 @internal
 def _n_tables(rng: Any, n: int, weight: float) -> int:
     """Tables at which n persons sit, where the group's expected weight is `weight`."""
@@ -48,7 +94,7 @@ def _n_tables(rng: Any, n: int, weight: float) -> int:
 
 @njit(nogil=True, cache=True)
 def log_divisions(
-    count: NarrowArray,
+    entries: Entries,
     above: Int32s,
     groups: Groups,
     mean: FloatRows,
@@ -59,7 +105,7 @@ def log_divisions(
     old.
 
     Args:
-        count: Persons, or tables, of each group of each geounit; shape (geounits, columns).
+        entries: Persons, or tables, of each group of each geounit.
         above: The geounit whose shares each geounit's divisions are around.
         groups: How groups are divided.
         mean: Shares of the geounits above.
@@ -72,27 +118,28 @@ def log_divisions(
     besides = np.zeros(parent.size)
     for g in range(1, parent.size):
         besides[parent[g]] += added[g]
-    for u in range(count.shape[0]):
-        whole[:] = 0
-        for g in range(1, parent.size):
-            n = count[u, g]
+    for u in range(entries.begin.size - 1):
+        for entry in range(entries.begin[u], entries.begin[u + 1]):
+            g, n = entries.column[entry], entries.count[entry]
             p = parent[g]
-            if n > 0 and old[p] != new[p]:
+            if p >= 0 and old[p] != new[p]:
                 whole[p] += n
                 w, w_new = old[p] * mean[above[u], g] + added[g], new[p] * mean[above[u], g] + added[g]
                 logs[p] += lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w)
-        for g in range(parent.size):
-            n = whole[g]
+        for entry in range(entries.begin[u], entries.begin[u + 1]):
+            p = parent[entries.column[entry]]
+            n = whole[p] if p >= 0 else np.int64(0)
             if n > 0:
-                before, after = old[g] + besides[g], new[g] + besides[g]
-                logs[g] += lgamma(after) - lgamma(n + after) - lgamma(before) + lgamma(n + before)
+                whole[p] = 0
+                before, after = old[p] + besides[p], new[p] + besides[p]
+                logs[p] += lgamma(after) - lgamma(n + after) - lgamma(before) + lgamma(n + before)
     return logs
 
 
 @njit(nogil=True, cache=True)
 def tables_of(
     rng: Any,
-    count: NarrowArray,
+    entries: Entries,
     above: Int32s,
     groups: Groups,
     mean: FloatRows,
@@ -104,7 +151,7 @@ def tables_of(
 
     Args:
         rng: Generator.
-        count: Persons of each group, or tables of the geolevel below; shape (geounits, columns).
+        entries: Persons of each group, or tables of the geolevel below.
         above: The geounit above each.
         groups: How groups are divided.
         mean: Shares of the geounits above; shape (geounits above, columns).
@@ -113,10 +160,10 @@ def tables_of(
     """
     parent, added = groups.parent, groups.added
     tables = np.zeros(mean.shape, np.int64)
-    for u in range(count.shape[0]):
-        for g in range(1, parent.size):
-            n = count[u, g]
-            if n > 0:
+    for u in range(entries.begin.size - 1):
+        for entry in range(entries.begin[u], entries.begin[u + 1]):
+            g, n = entries.column[entry], entries.count[entry]
+            if parent[g] >= 0:
                 of_above = concentration[row[u], parent[g]] * mean[above[u], g]
                 n_tables = _n_tables(rng, n, of_above + added[g])
                 if added[g] > 0:
@@ -143,7 +190,7 @@ def draw_shares(rng: Any, weight: FloatRows, parent: Int32s) -> FloatRows:
 
 @njit(nogil=True, cache=True)
 def log_classes(
-    count: Int32Rows,
+    entries: Entries,
     family: Int32s,
     columns: tuple[int, int, int],
     mean: FloatRows,
@@ -152,7 +199,7 @@ def log_classes(
     """Logarithm of the probability of each block's classed divisions under each class, up to a constant of the block.
 
     Args:
-        count: Persons of each group of each block.
+        entries: Persons of each group of each block.
         family: Family of each block.
         columns: First column of the groups that are divided with these concentrations; first one of their parts; one
             after the last part.
@@ -161,19 +208,21 @@ def log_classes(
     Returns:
         Shape (blocks, classes); 0 for blocks of one person and of none, which say nothing.
     """
-    logs = np.zeros((count.shape[0], classes.size))
-    for b in range(count.shape[0]):
-        if count[b, 0] <= 1:
+    logs = np.zeros((family.size, classes.size))
+    for b in range(family.size):
+        begin, end = entries.begin[b], entries.begin[b + 1]
+        # The first column has all persons of the block.
+        if begin == end or entries.count[begin] == 1:
             continue
-        for k in range(classes.size):
-            a = classes[k]
-            for g in range(columns[0], columns[1]):
-                if count[b, g] > 0:
-                    logs[b, k] += lgamma(a) - lgamma(count[b, g] + a)
-            for g in range(columns[1], columns[2]):
-                if count[b, g] > 0:
+        for entry in range(begin, end):
+            g, n = entries.column[entry], entries.count[entry]
+            for k in range(classes.size):
+                a = classes[k]
+                if columns[0] <= g < columns[1]:
+                    logs[b, k] += lgamma(a) - lgamma(n + a)
+                elif columns[1] <= g < columns[2]:
                     w = a * mean[family[b], g]
-                    logs[b, k] += lgamma(count[b, g] + w) - lgamma(w)
+                    logs[b, k] += lgamma(n + w) - lgamma(w)
     return logs
 
 

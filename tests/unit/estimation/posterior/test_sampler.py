@@ -14,11 +14,12 @@ from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior import chain as chain_module
 from tallyveil.estimation.posterior import sampling
 from tallyveil.estimation.posterior.chain import Chain
-from tallyveil.estimation.posterior.prior import CLASSES, averaged, first_parameters, updated
-from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
+from tallyveil.estimation.posterior.prior import CLASSES, averaged, first_parameters, kernel_prior, updated
+from tallyveil.estimation.posterior.problem import LimitRows, bits_of, posterior_problem
 from tallyveil.estimation.posterior.residuals import residuals_of, squared_residuals
 from tallyveil.estimation.posterior.sampling import CHAINS, sample
 from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.kernels.posterior import moves
 from tallyveil.schema.schema import schema_from_mapping
 
 SCHEMA = schema_from_mapping(
@@ -27,6 +28,17 @@ SCHEMA = schema_from_mapping(
         "attributes": [{"name": "age", "levels": ["young", "old"]}, {"name": "race", "levels": ["a", "b"]}],
     }
 )
+
+WIDE = schema_from_mapping(
+    {
+        "name": "w",
+        "attributes": [
+            {"name": "age", "levels": ["young", "old"]},
+            {"name": "race", "levels": [f"r{i}" for i in range(40)]},
+        ],
+    }
+)
+"""So many cells that their bits fill three words."""
 
 
 class Rows:
@@ -39,7 +51,7 @@ class Rows:
         return np.concatenate([self.values[level, query.name][start:stop] for query in queries], axis=1)
 
 
-def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0, truth=None):
+def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0, truth=None, schema=SCHEMA):
     """Blocks named by area, county if there are five digits, tract, group and number; every query measured everywhere,
     the total fixed if asked.
 
@@ -48,7 +60,7 @@ def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0
     names = ["Area", *(["County"] if len(blocks[0]) == 5 else []), "Tract", "Group", "Block"]
     spine = spine_from_prefixes(blocks, names, range(1, len(names) + 1))
     rng, values, levels = np.random.default_rng([3, seed]), {}, []
-    queries = [SCHEMA.query(name) for name in ("total", "race", "detailed")]
+    queries = [schema.query(name) for name in ("total", "race", "detailed")]
     for number, geolevel in enumerate(spine.geolevels):
         n = spine.n_geounits(number)
         for query in queries:
@@ -63,8 +75,8 @@ def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0
         levels.append(LevelModel(geolevel, tuple(queries), precisions, ()))
     if total is not None:
         fixed = np.full((1, 1), total, np.int32)
-        limits = [*limits, LimitRows(0, SCHEMA.query("total"), fixed, fixed)]
-    return posterior_problem(SCHEMA, spine, levels, Rows(values), limits, ["race"], gaussian=gaussian)
+        limits = [*limits, LimitRows(0, schema.query("total"), fixed, fixed)]
+    return posterior_problem(schema, spine, levels, Rows(values), limits, ["race"], gaussian=gaussian)
 
 
 def visits_of(problem, start, states, sweeps, parameters):
@@ -113,6 +125,55 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, monke
         # As many visits tell other laws apart.
         for other in other_laws(problem, parameters):
             assert distance(visits, other[0], states, other[1]) > 2.0
+
+
+def look_at_every_pair(rng, chain, row, cells, attribute):
+    """The moves between blocks of a geolevel, and within blocks, by a look at every pair of places."""
+    problem, state = chain.problem.kernel, chain.state
+    prior = kernel_prior(chain.problem, chain.parameters)
+    people, (stride, size) = state.people[:, chain.problem.cells], attribute
+    blocks = [np.flatnonzero(problem.tree.ancestor[row] == u) for u in np.unique(problem.tree.ancestor[row])]
+    for units in blocks:
+        turn = int(rng.random() * len(units))
+        turn_of_level = moves._turn(rng, size)
+        for i, b in enumerate(units):
+            j = (turn - i) % len(units)
+            if i < j and people[b].sum() + people[units[j]].sum() > 0:
+                for c in cells:
+                    c2 = moves._reflected(c, stride, size, turn_of_level)
+                    if (size == 1 or c != c2) and people[b, c] + people[units[j], c2] > 0:
+                        moves.shift(rng, problem, prior, state, moves.Places(b, c, units[j], c2))
+    if size > 1:
+        for b in range(len(people)):
+            turn = moves._turn(rng, size) if people[b].sum() else 0
+            for c in cells if people[b].sum() else []:
+                c2 = moves._reflected(c, stride, size, turn)
+                if c < c2 and people[b, c] + people[b, c2] > 0:
+                    moves.shift(rng, problem, prior, state, moves.Places(b, c, b, c2))
+
+
+@pytest.mark.parametrize("row", [1, 2, 3])
+@pytest.mark.parametrize("attribute", [(1, 1), (1, 40), (40, 2)])
+def test_moves_are_those_of_a_look_at_every_pair(row, attribute):
+    rng = np.random.default_rng(7)
+    start = rng.poisson(0.1, (24, 80)).astype(np.int32)
+    start[3] = 0
+    blocks = ["".join(code) for code in product("1", "12", "12", "123456")]
+    problem = problem_of(blocks, int(start.sum()), schema=WIDE)
+    quick, slow = Chain.begin(problem, 5, 0, start), Chain.begin(problem, 5, 0, start)
+    prior = kernel_prior(problem, quick.parameters)
+    cells = np.arange(80 if attribute[1] > 1 else 50)
+    arguments = (problem.kernel, prior, quick.state)
+    first, second = np.random.default_rng(1), np.random.default_rng(1)
+    for _ in range(3):
+        columns = quick._columns(problem.kernel.steps.group[-1][cells])
+        moves.shift_between_blocks(first, *arguments, row, columns, attribute)
+        if attribute[1] > 1:
+            moves.shift_between_cells(first, *arguments, *attribute)
+        look_at_every_pair(second, slow, row, cells, attribute)
+        assert (quick.counts() == slow.counts()).all()
+    assert (quick.counts() != start).any()
+    assert (quick.state.filled == bits_of(quick.state.people > 0)).all()
 
 
 def other_laws(problem, parameters):
