@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tallyveil.postprocess.draws.job import DrawsDescription
     from tallyveil.postprocess.intervals.model import FinishedRelease
+    from tallyveil.schema.query_group import QueryGroup
 
 Values = Annotated[Sequence[float], Wanted("a list of numbers, one for each draw")]
 
@@ -80,22 +81,32 @@ class Draws:
 
     @checked
     def table(self, area: Name, query: Name, *, level: Number = 0.95) -> pl.DataFrame:
-        """Mean, standard deviation and interval of every count of a query.
+        """Mean, standard deviation and interval of every count of a query, beside what needs no model.
 
         Args:
             area: The draws' geolevel, or one above it.
-            query: Any query of the schema.
-            level: Share of the draws in an interval.
+            query: Any query of the schema; of the finest geolevel, "total" alone.
+            level: Share of the draws in an interval, and coverage of those that need no model.
         Returns:
             One row for each answer of each area: `geocode`, a column for each attribute in the query, `mean`,
-            `standard_deviation`, `lower` and `upper`. They hold on average under the model, and not for every group;
-            `Release.interval` has intervals that need no model.
+            `standard_deviation`, `lower` and `upper`, which hold on average under the model, and not for every group;
+            and the published count, the estimate from the measurements and its interval, which need no model:
+            `published`, `estimate`, `estimate_lower` and `estimate_upper`.
         Raises:
-            ConfigError: there are no counts of this geolevel, or too few draws for the level; else as `values`.
+            ConfigError: there are no counts of this geolevel, too few draws for the level, or counts of groups of
+                the finest geolevel are asked for; else as `values`.
         """
         from tallyveil.postprocess.draws.job import require_draws
 
         require_draws(self._stated.number, level)
+        finest, group = self._release.hierarchies.original.finest, self._release.schema.query(query)
+        if self._level(area) == finest and group.size > 1:
+            raise ConfigError(
+                f"{area} has the finest areas. Draws say too little of so few people: intervals of groups in them "
+                f"would be too narrow without a sign of it. Ask for 'total', for larger areas, or take the values of "
+                "all draws and judge them.",
+                code="bad-question",
+            )
         answers = self._answers(area, query)
         flat = answers.reshape(len(answers), -1)
         tail = (1.0 - level) / 2.0
@@ -105,6 +116,18 @@ class Draws:
             # Outwards to whole counts: an interval of counts never has less than its share.
             pl.Series("lower", np.quantile(flat, tail, axis=0, method="lower")),
             pl.Series("upper", np.quantile(flat, 1.0 - tail, axis=0, method="higher")),
+            *self._without_model(area, group, level),
+        )
+
+    def _without_model(self, area: str, group: "QueryGroup", level: float) -> pl.DataFrame:
+        """Published counts, and estimates from the measurements alone; raises StoreError."""
+        from tallyveil.postprocess.derived.ask import Terms, answer_question
+        from tallyveil.postprocess.derived.question import Question
+
+        names = tuple(factor.name for factor in group.factors if factor.name is not None)
+        answer = answer_question(self._release.root, Question(by=(area, *names)), terms=Terms(level))
+        return answer.table.select(
+            published="count", estimate="estimate", estimate_lower="lower", estimate_upper="upper"
         )
 
     def _answers(self, area: str, query: str) -> "NDArray[np.int64]":

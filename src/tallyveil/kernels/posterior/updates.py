@@ -44,12 +44,12 @@ class Entries(NamedTuple):
     Attributes:
         begin: First entry of each geounit, and one entry more at the end.
         column: Group of each entry; in order within a geounit.
-        count: Number of each entry.
+        number: Its persons, or tables.
     """
 
     begin: Integers
     column: Integers
-    count: Integers
+    number: Integers
 
 
 @njit(nogil=True, cache=True)
@@ -64,17 +64,17 @@ def entries_of_blocks(people: Int32Rows, filled: WordRows) -> Entries:
                 word &= word - np.uint64(1)
                 begin[b + 1] += 1
     column = np.empty(begin[-1], np.int64)
-    count = np.empty(begin[-1], np.int64)
+    number = np.empty(begin[-1], np.int64)
     entry = 0
     for b in range(people.shape[0]):
         for at in range(filled.shape[1]):
             word = filled[b, at]
             while word != 0:
                 column[entry] = at * WORD + lowest(word)
-                count[entry] = people[b, column[entry]]
+                number[entry] = people[b, column[entry]]
                 word &= word - np.uint64(1)
                 entry += 1
-    return Entries(begin, column, count)
+    return Entries(begin, column, number)
 
 
 def entries_of(counts: IntegerRows) -> Entries:
@@ -120,7 +120,7 @@ def log_divisions(
         besides[parent[g]] += added[g]
     for u in range(entries.begin.size - 1):
         for entry in range(entries.begin[u], entries.begin[u + 1]):
-            g, n = entries.column[entry], entries.count[entry]
+            g, n = entries.column[entry], entries.number[entry]
             p = parent[g]
             if p >= 0 and old[p] != new[p]:
                 whole[p] += n
@@ -162,7 +162,7 @@ def tables_of(
     tables = np.zeros(mean.shape, np.int64)
     for u in range(entries.begin.size - 1):
         for entry in range(entries.begin[u], entries.begin[u + 1]):
-            g, n = entries.column[entry], entries.count[entry]
+            g, n = entries.column[entry], entries.number[entry]
             if parent[g] >= 0:
                 of_above = concentration[row[u], parent[g]] * mean[above[u], g]
                 n_tables = _n_tables(rng, n, of_above + added[g])
@@ -212,10 +212,10 @@ def log_classes(
     for b in range(family.size):
         begin, end = entries.begin[b], entries.begin[b + 1]
         # The first column has all persons of the block.
-        if begin == end or entries.count[begin] == 1:
+        if begin == end or entries.number[begin] == 1:
             continue
         for entry in range(begin, end):
-            g, n = entries.column[entry], entries.count[entry]
+            g, n = entries.column[entry], entries.number[entry]
             for k in range(classes.size):
                 a = classes[k]
                 if columns[0] <= g < columns[1]:

@@ -41,7 +41,8 @@ _WHAT: Final = "draws of a release"
 MODEL: Final = (
     "Draws are from a model, and not only from the noisy measurements: counts are whole and not negative, and blocks "
     "of one block group resemble each other. Intervals from draws hold on average under this model. Where a small "
-    "group lives they are too narrow. One draw is noisier than the published counts: use all of them."
+    "group lives they are too narrow. One draw is noisier than the published counts: use all of them. Some blocks that "
+    "are empty in the draws or in the release have people."
 )
 
 

@@ -563,6 +563,29 @@ def test_numbers_from_draws_are_those_of_each_draw(release, draws):
     assert order == sorted(order)
 
 
+def test_a_table_of_draws_has_what_needs_no_model_beside(release, draws, root):
+    folder, _ = draws("Block")
+    opened = tallyveil.open_draws(folder, root)
+    for area, query, words in (
+        ("Town", "age*home", "home by age by Town"),
+        ("Region", "grown", "grown by Region"),
+        ("Block", "total", "total by Block"),
+    ):
+        table, answer = opened.table(area, query, level=0.9), release.ask(words, level=0.9).table
+        for name, of_answer in (
+            ("geocode", "geocode"),
+            ("published", "count"),
+            ("estimate", "estimate"),
+            ("estimate_lower", "lower"),
+            ("estimate_upper", "upper"),
+        ):
+            assert table[name].to_list() == answer[of_answer].to_list()
+        assert table["mean"].null_count() == 0
+    # Of single blocks a table has the number of people, and nothing else.
+    with pytest.raises(ConfigError, match="too little of so few"):
+        opened.table("Block", "age", level=0.9)
+
+
 def test_draws_that_cannot_answer_are_refused(release, draws, root, tmp_path, command):
     folder, _ = draws("Town")
     blocks = release.table("Block", "total")["geocode"].unique(maintain_order=True)
