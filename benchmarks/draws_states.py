@@ -51,8 +51,8 @@ KINDS = {
 }
 
 
-def counts_of(kind: Kind, seed: int) -> tuple[list[str], np.ndarray]:
-    """Geocodes of all blocks, and their people by voting age and race; shape (blocks, 2, 8)."""
+def counts_of(kind: Kind, seed: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Geocodes of all blocks, people by voting age and race (shape (blocks, 2, 8)), and which are group quarters."""
     rng = np.random.default_rng(seed)
     counties, tracts, groups, blocks = kind.units
     codes = [
@@ -77,12 +77,12 @@ def counts_of(kind: Kind, seed: int) -> tuple[list[str], np.ndarray]:
     races = rng.multinomial(people, shares / shares.sum(axis=1, keepdims=True))
     odds = MINOR_SHARE / (1.0 - MINOR_SHARE) * np.exp(rng.normal(0.0, 0.4, (n, 1)))
     minors = rng.binomial(races, np.where(facility[:, None], 0.003, odds / (1.0 + odds)))
-    return codes, np.stack([minors, races - minors], axis=1)
+    return codes, np.stack([minors, races - minors], axis=1), facility
 
 
 def write_state(kind: str, seed: int, folder: Path) -> tuple[Path, Path]:
     """Write the tables of the example of Rhode Island for a state; returns their paths: counts and blocks."""
-    codes, people = counts_of(KINDS[kind], seed)
+    codes, people, _ = counts_of(KINDS[kind], seed)
     blocks, ages, races = np.nonzero(people)
     counts = pl.DataFrame(
         {

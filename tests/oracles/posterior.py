@@ -47,7 +47,7 @@ def log_size(n: int, mean: float, shape: float) -> float:
 
 def log_empty(problem: PosteriorProblem, common: Common, sizes: Any) -> float:
     """Logarithm of the probability of which blocks are empty; the tracts' probabilities have beta laws."""
-    tract = problem.kernel.tree.ancestor[problem.kernel.tree.tract]
+    tract = problem.kernel.tree.tract
     none, some = common.empty_near * common.empty_mean, common.empty_near * (1 - common.empty_mean)
     log_p = 0.0
     for t in np.unique(tract):
@@ -61,11 +61,10 @@ def log_empty(problem: PosteriorProblem, common: Common, sizes: Any) -> float:
 def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) -> float:
     """Logarithm of the probability of a table of counts and of the blocks' classes, given the other parameters."""
     group, parent = problem.kernel.steps.group, problem.kernel.steps.parent
-    ancestor = problem.kernel.tree.ancestor
     common = parameters.common
     log_p = log_empty(problem, common, np.asarray(counts).sum(axis=1))
     for b, row in enumerate(counts):
-        family, n = ancestor[1, b], int(row.sum())
+        family, n = problem.kernel.tree.family[b], int(row.sum())
         if n > 0:
             log_p += log_size(n, parameters.size_mean[family], common.size_shape)
         of_block = parameters.block_class[b]
@@ -119,8 +118,7 @@ def drawn_parameters(
 ) -> Parameters:
     """Parameters drawn from their prior; those of areas given the common ones if these are held."""
     common = held or drawn_common(rng, problem)
-    parent, step, ancestor = problem.kernel.steps.parent, problem.step, problem.kernel.tree.ancestor
-    n = [int(row.max()) + 1 for row in ancestor]
+    parent, step = problem.kernel.steps.parent, problem.step
     added, divided = added_weights(problem), np.unique(parent[1:])
 
     def divide(weights: Any) -> Any:
@@ -129,16 +127,15 @@ def drawn_parameters(
             row[parent == g] = rng.dirichlet(weights[parent == g])
         return row
 
-    shares = [np.array([divide(added)])]
-    for row in range(len(ancestor) - 2, 0, -1):
-        above = {int(u): int(v) for u, v in zip(ancestor[row], ancestor[row + 1], strict=True)}
-        weights = common.near[row - 1][np.maximum(step - 1, 0)]
-        shares.append(np.array([divide(weights * shares[-1][above[u]] + added) for u in range(n[row])]))
+    shares = [np.array([divide(added) for _ in range(problem.n_geounits[-1])])]
+    for above, near in zip(problem.above[::-1], common.near[::-1], strict=True):
+        weights = near[np.maximum(step - 1, 0)]
+        shares.append(np.array([divide(weights * shares[-1][u] + added) for u in above]))
     return Parameters(
         common=common,
         shares=tuple(reversed(shares)),
         block_class=np.zeros(problem.n_blocks, int),
-        size_mean=np.exp(rng.normal(common.size_centre, common.size_spread, n[1])),
+        size_mean=np.exp(rng.normal(common.size_centre, common.size_spread, problem.n_geounits[0])),
     )
 
 
@@ -146,19 +143,15 @@ def drawn_counts(
     rng: np.random.Generator, problem: PosteriorProblem, parameters: Parameters
 ) -> tuple[Any, Any]:
     """Counts and classes of the blocks drawn from the prior given the other parameters."""
-    group, parent, ancestor = (
-        problem.kernel.steps.group,
-        problem.kernel.steps.parent,
-        problem.kernel.tree.ancestor,
-    )
+    group, parent = problem.kernel.steps.group, problem.kernel.steps.parent
     counts = np.zeros((problem.n_blocks, group.shape[1]), np.int32)
     classes = np.zeros(problem.n_blocks, int)
     parts = [(g, np.flatnonzero(parent == g)) for g in np.unique(parent[1:])]
-    common, tract = parameters.common, ancestor[problem.kernel.tree.tract]
+    common, tract = parameters.common, problem.kernel.tree.tract
     none, some = common.empty_near * common.empty_mean, common.empty_near * (1 - common.empty_mean)
     empty = rng.beta(none, some, int(tract.max()) + 1)
     for b in range(problem.n_blocks):
-        family, r = ancestor[1, b], common.size_shape
+        family, r = problem.kernel.tree.family[b], common.size_shape
         columns = np.zeros(len(parent), int)
         if rng.random() >= empty[tract[b]]:
             columns[0] = _size(rng, parameters.size_mean[family], r)

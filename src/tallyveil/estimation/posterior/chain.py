@@ -84,7 +84,7 @@ class Chain:
         for row in [1] * SIBLINGS + coarser:
             shift_between_blocks(rng, problem, prior, state, row, cells, (1, 1))
         # Rare by the parameters, which moves leave as they are, and not by the counts.
-        share = np.prod(self.parameters.shares[-1][0, problem.steps.group], axis=0)
+        share = np.prod(self.parameters.shares[-1][:, problem.steps.group], axis=1).max(axis=0)
         rare = self._columns(of_cells[share < RARE])
         for row in range(3, n_rows):
             if row not in coarser:

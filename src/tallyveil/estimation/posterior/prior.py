@@ -13,6 +13,9 @@ called classes. At 1/2 nearly all people of a block have one level; at 256 the b
 frequent each class is depends on the size of the block. The divisions of other steps have one concentration for each
 group that is divided.
 
+*Open totals.* Where public bounds limit the total of some blocks and not of all, those without a limit have families,
+and geounits above these up to the whole area, of their own. Only `Common` parameters are shared with the others.
+
 All of this is learned from the noisy measurements alone. Every parameter has a proper law, so that the joint law of
 parameters, counts and measurements exists and the sampler can be tested against it (Geweke). Parameters of single areas
 are drawn in all sweeps. `Common` ones, which all areas share, are drawn while they are learned, and may then be held.
@@ -135,18 +138,18 @@ def added_weights(problem: PosteriorProblem) -> Floats:
 
 def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
     """Parameters from which a chain begins: everywhere the shares of the whole area."""
-    tree, parent = problem.kernel.tree, problem.kernel.steps.parent
+    parent = problem.kernel.steps.parent
     total = state.people.sum(axis=0, dtype=np.float64) + added_weights(problem)
     whole = np.bincount(parent[1:], total[1:], minlength=len(parent))
     share = np.concatenate([[1.0], total[1:] / np.maximum(whole[parent[1:]], BASE)])
-    n_geounits = [int(rows.max()) + 1 for rows in tree.ancestor]
+    n_geounits = problem.n_geounits
     n_steps = len(problem.kernel.steps.group)
     occupied = max(1, int((state.people[:, 0] > 0).sum()))
     size = max(1.0, float(state.people[:, 0].sum()) / occupied)
     empty = float(np.clip(1.0 - occupied / max(1, int(problem.is_free.sum())), 0.01, 0.99))
     return Parameters(
         common=Common(
-            near=tuple(np.full(n_steps, 20.0) for _ in n_geounits[2:]),
+            near=tuple(np.full(n_steps, 20.0) for _ in problem.above),
             concentration=np.full(len(parent), 20.0),
             log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
             size_shape=1.0,
@@ -155,9 +158,9 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
             empty_mean=empty,
             empty_near=4.0,
         ),
-        shares=tuple(np.tile(np.maximum(share, LEAST), (n, 1)) for n in n_geounits[1:]),
+        shares=tuple(np.tile(np.maximum(share, LEAST), (n, 1)) for n in n_geounits),
         block_class=np.full(problem.n_blocks, len(CLASSES) // 2),
-        size_mean=np.full(n_geounits[1], size),
+        size_mean=np.full(n_geounits[0], size),
     )
 
 
@@ -245,7 +248,7 @@ def _class_logs(problem: PosteriorProblem, people: Entries, shares: Floats) -> F
     """Logarithm of the probability of each block's persons under each class of concentration."""
     classed = problem.kernel.steps.classed
     first, parts, end = np.searchsorted(problem.step, [classed - 1, classed, classed + 1]).tolist()
-    return log_classes(people, problem.kernel.tree.ancestor[1], (first, parts, end), shares, CLASSES)
+    return log_classes(people, problem.kernel.tree.family, (first, parts, end), shares, CLASSES)
 
 
 def _classes(
@@ -308,23 +311,21 @@ def _compositions(
     rng: Generator, problem: PosteriorProblem, people: Entries, parameters: Parameters, is_held: bool
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats]:
     """Shares at every geolevel, and concentrations."""
-    ancestor, parent = problem.kernel.tree.ancestor, problem.kernel.steps.parent
-    spine, divided, has_class = problem.spine, problem.divided, problem.has_class
+    family, parent = problem.kernel.tree.family, problem.kernel.steps.parent
+    divided, has_class = problem.divided, problem.has_class
     common, added = parameters.common, added_weights(problem)
     of_blocks, of_areas = Groups(parent, np.zeros(len(parent))), Groups(parent, added)
-    # For each geolevel from that of the families to the one below the root, the geounit above each.
-    aboves = [spine.parents(level).astype(np.int32) for level in range(spine.finest - 1, 0, -1)]
     alone = divided & ~has_class
     own = np.where(alone, np.cumsum(alone) - 1, -1)
     concentration = common.concentration
     if own.max() >= 0 and not is_held:
-        concentration = _walked(rng, people, ancestor[1], of_blocks, parameters.shares[0], concentration, own)
+        concentration = _walked(rng, people, family, of_blocks, parameters.shares[0], concentration, own)
     of_class = np.where(has_class, CLASSES[:, None], concentration)
     levels = [
         tables_of(
             rng,
             people,
-            ancestor[1],
+            family,
             of_blocks,
             parameters.shares[0],
             of_class,
@@ -333,7 +334,7 @@ def _compositions(
     ]
     near = []
     everywhere = np.where(divided, problem.step, -1)
-    for above, shares, old in zip(aboves, parameters.shares[1:], common.near, strict=True):
+    for above, shares, old in zip(problem.above, parameters.shares[1:], common.near, strict=True):
         walked = old[problem.step]
         entries = entries_of(levels[-1])
         if not is_held:
@@ -342,7 +343,7 @@ def _compositions(
         same = np.zeros(len(above), np.int64)
         levels.append(tables_of(rng, entries, above, of_areas, shares, walked[None, :], same))
     drawn = [draw_shares(rng, added + levels[-1], parent)]
-    for above, old, tables in zip(aboves[::-1], near[::-1], levels[-2::-1], strict=True):
+    for above, old, tables in zip(problem.above[::-1], near[::-1], levels[-2::-1], strict=True):
         around = old[np.maximum(problem.step - 1, 0)] * drawn[-1][above]
         drawn.append(draw_shares(rng, around + added + tables, parent))
     return tuple(reversed(drawn)), tuple(near), concentration
@@ -352,11 +353,12 @@ def _sizes(
     rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters, is_held: bool
 ) -> tuple[Floats, float, float, float]:
     """Means of the families' laws of sizes, the shape, and centre and spread of the means."""
-    common, begin = parameters.common, problem.spine.child_offsets[-1][:-1]
+    common, family = parameters.common, problem.kernel.tree.family
     mean, shape = parameters.size_mean.copy(), common.size_shape
     centre, spread = common.size_centre, common.size_spread
     sizes = state.people[:, 0].astype(np.int64)
-    families = SizeSums(np.add.reduceat(sizes, begin), np.add.reduceat((sizes > 0).astype(np.int64), begin))
+    occupied = np.bincount(family[sizes > 0], minlength=len(mean))
+    families = SizeSums(np.bincount(family, sizes, len(mean)).astype(np.int64), occupied)
     distinct, n_blocks = np.unique(sizes[sizes > 0], return_counts=True)
     (prior_centre, prior_sd), (prior_shape, prior_scale) = SIZE_CENTRE, SIZE_SPREAD
     for _ in range(TURNS):

@@ -3,6 +3,7 @@ divided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.posterior.moves import WINDOW, WORD, Answers, Limits, Problem, State, Steps, Tree
 from tallyveil.measurements.answers import answer_tables
+from tallyveil.schema.counts import LARGEST_INT32
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
@@ -53,6 +55,7 @@ class PosteriorProblem:
         is_free: Blocks that limits allow to be empty and to have people; shape (blocks,).
         possible: Whether a group of a step has a possible cell; shape (columns,).
         step: Step of each column of the state's counts.
+        above: For each geolevel of the prior from the families to the one below the whole area, the geounit above each.
     """
 
     schema: Schema
@@ -64,6 +67,12 @@ class PosteriorProblem:
     is_free: NDArray[np.bool_]
     possible: NDArray[np.bool_]
     step: Int32s
+    above: tuple[Int32s, ...]
+
+    @property
+    def n_geounits(self) -> list[int]:
+        """Geounits of each geolevel of the prior, from the families to the whole area."""
+        return [*(len(of_level) for of_level in self.above), int(self.above[-1].max()) + 1]
 
     @property
     def n_blocks(self) -> int:
@@ -118,7 +127,7 @@ class PosteriorProblem:
                 "the counts from which a chain begins are negative or break a public limit. Please report this.",
                 code="check-failed",
             )
-        tract, is_vacant = tree.ancestor[tree.tract], count[:, 0] == 0
+        tract, is_vacant = tree.tract, count[:, 0] == 0
         n = int(tract.max()) + 1
         filled = bits_of(count > 0)
         return State(
@@ -166,7 +175,7 @@ def posterior_problem(
         ConfigError: a noisy answer is too large.
         StoreError: measurements are missing.
     """
-    tree = _tree(spine)
+    tree, above = _tree(spine, limits)
     queries, precisions, answers, measured = _answers(spine, levels, rows, schema.size, gaussian)
     cells = np.arange(schema.size)
     steps, step = _steps(schema, first)
@@ -184,15 +193,32 @@ def posterior_problem(
         _free(tree, kernel_limits),
         possible,
         step,
+        above,
     )
 
 
-def _tree(spine: Spine) -> Tree:
+def _tree(spine: Spine, limits: Sequence[LimitRows]) -> tuple[Tree, tuple[Int32s, ...]]:
+    """The spine, and for each geolevel of the prior the geounit above each.
+
+    The geounits of the prior are those of the spine. Where public bounds limit the total of some blocks and not of all,
+    those without a limit have geounits of their own up to the whole area: an office leaves the bound open where there
+    are group quarters, which are not like the blocks around them.
+    """
     finest_first = range(spine.finest, -1, -1)
     ancestor = np.array([spine.ancestors(level) for level in finest_first], np.int32)
     offsets = [spine.finest_offsets(level) for level in finest_first]
     level_begin = np.concatenate([[0], np.cumsum([len(begin) for begin in offsets])])
-    return Tree(ancestor, np.concatenate(offsets), level_begin, min(2, len(ancestor) - 1))
+    is_open = np.ones(ancestor.shape[1], np.int32)
+    for item in limits:
+        if item.level == spine.finest and item.query.size == 1:
+            is_open[item.upper[:, 0] < LARGEST_INT32] = 0
+    areas = [np.unique(2 * row + is_open, return_inverse=True)[1].astype(np.int32) for row in ancestor[1:]]
+    above = []
+    for lower, upper in pairwise(areas):
+        of_lower = np.empty(int(lower.max()) + 1, np.int32)
+        of_lower[lower] = upper
+        above.append(of_lower)
+    return Tree(ancestor, np.concatenate(offsets), level_begin, areas[0], areas[1]), tuple(above)
 
 
 def _answers(

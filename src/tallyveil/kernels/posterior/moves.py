@@ -118,13 +118,15 @@ class Tree(NamedTuple):
         ancestor: Geounit of each block at each geolevel; shape (geolevels, blocks). Row 0 counts the blocks.
         begin: First block of each geounit, of one geolevel after the other, each with one entry more at its end.
         level_begin: Where each geolevel begins in `begin`; one entry more at the end.
-        tract: Row of `ancestor` of the geounits that share a probability of empty blocks.
+        family: Family of each block, whose blocks share the parameters of `Prior`.
+        tract: Tract of each block, whose blocks share a probability of being empty.
     """
 
     ancestor: Int32Rows
     begin: Integers
     level_begin: Integers
-    tract: int
+    family: Int32s
+    tract: Int32s
 
 
 class Steps(NamedTuple):
@@ -229,7 +231,13 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
     tree, answers, limits, steps = problem
     return (
         Problem(
-            Tree(uncounted(tree.ancestor), uncounted(tree.begin), uncounted(tree.level_begin), tree.tract),
+            Tree(
+                uncounted(tree.ancestor),
+                uncounted(tree.begin),
+                uncounted(tree.level_begin),
+                uncounted(tree.family),
+                uncounted(tree.tract),
+            ),
             Answers(
                 uncounted(answers.geolevel),
                 uncounted(answers.answer_of),
@@ -295,7 +303,7 @@ def _factors(
     Factors of steps before `step` are left out: there, the other place of the move is in the same group.
     """
     b, c = place
-    steps, family = problem.steps, problem.tree.ancestor[1, b]
+    steps, family = problem.steps, problem.tree.family[b]
     last = steps.group.shape[0]
     j = 0
     if step == 0:
@@ -326,7 +334,7 @@ def _size_factor(problem: Problem, prior: Prior, b: int, n: int, vacant: int, oc
     """
     factor = 1.0
     if n == 0:
-        family = problem.tree.ancestor[1, b]
+        family = problem.tree.family[b]
         # The block is among the empty ones.
         factor = (prior.some + occupied) / (prior.none + vacant - 1)
         factor *= prior.first[family] / (prior.shape * prior.rise[family])
@@ -451,11 +459,11 @@ def _add(state: State, b: int, column: int, k: int) -> None:
 @hot
 def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
     """Shift k persons from the second place to the first."""
-    steps, ancestor, row = problem.steps, problem.tree.ancestor, problem.tree.tract
+    steps, ancestor, tract = problem.steps, problem.tree.ancestor, problem.tree.tract
     if places.b != places.b2:
-        _count_occupied(state, ancestor[row, places.b], places.b, k)
+        _count_occupied(state, tract[places.b], places.b, k)
         if places.b2 != NOWHERE:
-            _count_occupied(state, ancestor[row, places.b2], places.b2, -k)
+            _count_occupied(state, tract[places.b2], places.b2, -k)
     for i in range(steps.group.shape[0]):
         _add(state, places.b, steps.group[i, places.c], k)
         if places.b2 != NOWHERE:
@@ -512,7 +520,7 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
     if b != b2:
         # Persons of each block with the least shift. Where these change, more than the factors may.
         size, size2 = state.people[b, 0] + low, 0
-        family, tract, tract2 = problem.tree.ancestor[1, b], problem.tree.ancestor[problem.tree.tract, b], -1
+        family, tract, tract2 = problem.tree.family[b], problem.tree.tract[b], -1
         vacant, occupied = state.vacant[tract], state.occupied[tract]
         vacant2, occupied2 = 0, 0
         scale = prior.rise[family]
@@ -521,8 +529,8 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
             vacant += 1
             occupied -= 1
         if b2 != NOWHERE:
-            size2, tract2 = state.people[b2, 0] - low, problem.tree.ancestor[problem.tree.tract, b2]
-            scale /= prior.rise[problem.tree.ancestor[1, b2]]
+            size2, tract2 = state.people[b2, 0] - low, problem.tree.tract[b2]
+            scale /= prior.rise[problem.tree.family[b2]]
             is_edge = is_edge or not _has_one_factor(prior, size2 - n, size2)
             was_empty = int(size2 + low == 0 and low < 0)
             if tract2 == tract:

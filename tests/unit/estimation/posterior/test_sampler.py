@@ -20,6 +20,7 @@ from tallyveil.estimation.posterior.residuals import residuals_of, squared_resid
 from tallyveil.estimation.posterior.sampling import CHAINS, sample
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.kernels.posterior import moves
+from tallyveil.schema.counts import LARGEST_INT32
 from tallyveil.schema.schema import schema_from_mapping
 
 SCHEMA = schema_from_mapping(
@@ -203,13 +204,19 @@ def test_very_precise_measurements_hold_the_chain_at_their_table(gaussian):
 def test_limits_cut_the_law_and_nothing_else():
     upper = np.array([[2, 2], [0, 0], [3, 1], [3, 3]], np.int32)
     lower = np.array([[0, 0], [0, 0], [1, 0], [0, 0]], np.int32)
-    limits = [LimitRows(3, SCHEMA.query("race"), lower, upper)]
+    most = np.array([[LARGEST_INT32], [3], [3], [3]], np.int32)
+    limits = [
+        LimitRows(3, SCHEMA.query("race"), lower, upper),
+        LimitRows(3, SCHEMA.query("total"), np.zeros_like(most), most),
+    ]
     problem = problem_of(["1111", "1112", "1121", "1211"], 3, limits=limits)
+    # The first block, without a limit of its total, has areas of its own.
+    assert problem.n_geounits == [4, 3, 2]
     assert problem.is_free.tolist() == [True, False, False, True]
     race = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     states = [x for x in states if ((x @ race <= upper) & (x @ race >= lower)).all()]
-    parameters = first_parameters(problem, problem.state(states[0]))
+    parameters = drawn_parameters(np.random.default_rng(8), problem)
     visits = visits_of(problem, states[0], states, 6_000, parameters)
     assert distance(visits, problem, states, parameters) < 2.0
 
@@ -302,7 +309,10 @@ def joint_draws(size, *, is_held, wrong=lambda parameters: parameters):
         wrong: Changes what an update returns.
     """
     blocks = ["".join(code) for code in product("1", "12", "12", "123")]
-    problem = problem_of(blocks, None)
+    # A third of the blocks has no limit of the total, and has geounits of its own. No draw reaches the others' limit.
+    upper = np.where(np.arange(12) % 3 == 0, LARGEST_INT32, LARGEST_INT32 - 1).astype(np.int32)[:, None]
+    limits = [LimitRows(3, SCHEMA.query("total"), np.zeros_like(upper), upper)]
+    problem = problem_of(blocks, None, limits=limits)
     rng = np.random.default_rng(41)
     held = drawn_parameters(rng, problem).common if is_held else None
 
