@@ -4,8 +4,9 @@ import numpy as np
 
 from tallyveil.compare.attacks.attack import Targets
 from tallyveil.compare.draws import Draws
-from tallyveil.compare.inputs import Areas, SharedInput
+from tallyveil.compare.inputs import Areas, PublicInput, SharedInput
 from tallyveil.compare.methods.method import Office
+from tallyveil.geography.build import spine_from_columns
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.schema import Schema
 
@@ -38,6 +39,14 @@ def small_input(n_blocks=240, seed=1, queries=("total", "group", "age*group"), p
 def targets_of(shared, people=2000):
     """Attackers who want to know the group."""
     return Targets(shared, Draws("attackers"), "group", people)
+
+
+def public_of(shared, plan=None):
+    """What is known of the input before its records are read."""
+    columns = {areas.name: [areas.codes[place] for place in areas.place] for areas in shared.geolevels}
+    return PublicInput(
+        plan, spine_from_columns(columns, tuple(columns)), shared.areas, shared.queries, "group"
+    )
 
 
 def publications(method, targets, draw=0):

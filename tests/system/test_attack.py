@@ -11,7 +11,7 @@ from tests.system.test_release_spine import with_spine
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.compare.attack_job import attack
-from tallyveil.compare.job import harmless
+from tallyveil.compare.job import control_of
 from tallyveil.compare.methods.topdown import with_budget
 from tallyveil.compare.outputs import write_marked
 from tallyveil.files.marks import TEST_KEY, Marks
@@ -158,7 +158,7 @@ def test_the_noise_of_the_control_can_be_drawn(tmp_path, changes):
         text = text.replace(old, new)
     release.write_text(text)
     plan = load_plan(release)
-    nearly = with_budget(plan, harmless(plan).budget)
+    nearly = with_budget(plan, control_of(plan).budget)
     variances = [
         nearly.strategy.law(level, query).variance
         for level in nearly.geolevels

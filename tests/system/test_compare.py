@@ -145,6 +145,11 @@ def test_nothing_is_written_to_what_a_method_reads(folder, command, out):
         (('name = "a release"', 'name = "TopDown"'), 2, "named twice"),
         (("largest = 2\n", ""), 2, "largest"),
         ((CELL_KEYS, SWAPPING), 2, "'Street'"),
+        ((CELL_KEYS, '\nkind = "coarsening"\nname = "x"\ndown_to = "Street"\n'), 2, "'Street'"),
+        ((CELL_KEYS, '\nkind = "cell_key"\nname = "x"\ntable = "compare.toml"\n'), 8, "input-missing"),
+        ((CELL_KEYS, '\nkind = "published"\nname = "x"\npath = "none.csv"\n'), 8, "none.csv"),
+        (('path = "made"', 'path = "none"'), 8, "none"),
+        (('"age*home"', '"age*height"'), 3, "height"),
         ((CELL_KEYS, SWAPPING.replace("Street", "Town") + 'match = ["height"]\n'), 3, "height"),
     ],
 )

@@ -19,11 +19,19 @@ from tallyveil.compare.attack_page import write_attack_page
 from tallyveil.compare.attacks.attack import Finding, Targets
 from tallyveil.compare.claims import Answer, claims_of, seem_exact
 from tallyveil.compare.draws import Draws
-from tallyveil.compare.inputs import SharedInput, TableName, areas_of_spine, read_areas, refuse_too_large
+from tallyveil.compare.inputs import (
+    PublicInput,
+    SharedInput,
+    TableName,
+    areas_of_spine,
+    read_areas,
+    refuse_too_large,
+)
 from tallyveil.compare.job import (
     ATTACKS,
     WORK,
-    harmless,
+    control_budget,
+    control_of,
     refuse_written_inputs,
     refused_attacks,
     require_attribute,
@@ -121,6 +129,7 @@ def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], 
             None,
             (),
             {},
+            "",
             {},
             (*sight.published.notes, *claims.notes),
             sight.published.certificate,
@@ -195,7 +204,7 @@ def _of_table(file: AttackFile) -> _Sight:
     queries = tuple(plan.schema.query(name) for name in file.tables or plan.tables)
     empty = np.zeros((spine.n_geounits(spine.finest), plan.schema.size), dtype=np.int64)
     shared = SharedInput(plan.schema, queries, tuple(areas), spine.n_levels, empty)
-    tables, notes = published_tables(file.published, shared, absent="hidden")
+    tables, notes = published_tables(file.published, shared.areas, queries, absent="hidden")
     cells = shared.detailed
     if cells is not None:
         table = tables[shared.finest.name, cells.name]
@@ -237,9 +246,10 @@ def _judged(
 ) -> Attacked:
     """The same with the true records: which claims are right, and what the attacks of a comparison find."""
     # Whatever can be refused is refused before the records are read, which cannot be taken back.
-    plan = _plan_of_control(sight, out / WORK)
-    control = harmless(plan)
-    control.require_fit(sight.shared.geolevels, plan)
+    plan = _plan_of_control(sight, out / WORK, truth)
+    control = control_of(plan)
+    sensitive = attacked.file.attacks.sensitive
+    control.require_fit(PublicInput(plan, sight.spine, sight.shared.areas, sight.shared.queries, sensitive))
     progress("reading the records")
     shared = _true_input(sight, attacked.file, out, truth)
     answers = attacked.claims.answers
@@ -247,9 +257,7 @@ def _judged(
         np.array([judge(answer, shared) for answer in answers], dtype=np.bool_)
         for judge in (Answer.is_right, Answer.is_there)
     )
-    targets = Targets(
-        shared, Draws(attacked.file.key), attacked.file.attacks.sensitive, attacked.file.attacks.people
-    )
+    targets = Targets(shared, Draws(attacked.file.key), sensitive, attacked.file.attacks.people)
     method = attacked.file.method
     law = None if method is None else method.stated_law()
     # Where settings do not say the law, the attacker is granted the errors of these very tables, which nobody has.
@@ -261,7 +269,7 @@ def _judged(
     best = {item.name: item.power(targets, item.run(targets, exact, None)) for item in ATTACKS}
     # What finds nothing on exact tables needs a second publication, or questions.
     usable = [item for item in ATTACKS if best[item.name] is not None]
-    progress("attacking a release with an epsilon of 1000")
+    progress("attacking a release with next to no noise")
     office = Office(shared, plan, targets.sensitive, targets.draws, targets.draws, out / WORK)
     nearly = control.publish(office)
     if not sight.published.noisy:
@@ -269,7 +277,8 @@ def _judged(
     power = {
         item.name: (best[item.name], item.power(targets, item.run(targets, nearly, None))) for item in usable
     }
-    refused = refused_attacks(power)
+    stated = control_budget(control, plan.budget_unit, nearly.certificate)
+    refused = refused_attacks(power, stated)
     progress("attacking what was published")
     findings = [
         finding
@@ -288,6 +297,7 @@ def _judged(
         there=there,
         findings=tuple(findings),
         power=power,
+        control=stated,
         refused=refused,
         notes=(*attacked.notes, *granted),
     )
@@ -310,7 +320,7 @@ ALONE: Final[Mapping[str, Any]] = {"bounds": (), "agreement": (), "residents": (
 be gone, and the true counts may contradict them."""
 
 
-def _plan_of_control(sight: _Sight, work: Path) -> ReleasePlan:
+def _plan_of_control(sight: _Sight, work: Path, truth: Path) -> ReleasePlan:
     """The plan of what is attacked as one that can be run on the true counts, without its other inputs.
 
     The spine of a finished release is taken as it was published.
@@ -318,6 +328,7 @@ def _plan_of_control(sight: _Sight, work: Path) -> ReleasePlan:
     Args:
         sight: What is attacked.
         work: A folder for the geography of a finished release.
+        truth: The true records.
     """
     if isinstance(sight.plan, ReleasePlan):
         return replace(sight.plan, **ALONE)
@@ -329,7 +340,7 @@ def _plan_of_control(sight: _Sight, work: Path) -> ReleasePlan:
     )
     stated = {item.name: getattr(sight.plan, item.name) for item in fields(StatedPlan)}
     alone = {**ALONE, "spine": None, "entities": None}
-    plan = ReleasePlan(**{**stated, **alone, "records": RecordsInput(path=path), "geography": geography})
+    plan = ReleasePlan(**{**stated, **alone, "records": RecordsInput(path=truth), "geography": geography})
     # Of derived records one changes here, where a person changes several: no more than the square of the noise's budget
     # is needed for the same noise.
     changed = sight.plan.strategy.records
@@ -387,6 +398,7 @@ def _write(out: Path, attacked: Attacked) -> None:
             "people": attacked.file.attacks.people,
             "claims": table.height,
             "power": {name: list(values) for name, values in attacked.power.items()},
+            "control": attacked.control,
             "not_shown": attacked.refused,
             "notes": list(attacked.notes),
         },

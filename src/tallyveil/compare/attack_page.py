@@ -59,6 +59,7 @@ def write_attack_page(out: Path, attacked: Attacked) -> Path:
                 for name, values in attacked.power.items()
                 if name not in attacked.refused
             ],
+            "control": attacked.control,
             "refused": list(attacked.refused.items()),
             "notes": list(attacked.notes),
             "key": attacked.file.key,

@@ -158,6 +158,30 @@ def answer_matrix(query: QueryGroup) -> sparse.csr_matrix:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicInput:
+    """What is known of the input before its records are read.
+
+    Attributes:
+        plan: Of the release file.
+        spine: Of its geography.
+        areas: Geolevels of the spine from the root down, then families of entities.
+        queries: Tables that are published for every area.
+        sensitive: Attribute that attackers want to know.
+    """
+
+    plan: ReleasePlan
+    spine: Spine
+    areas: Sequence[Areas]
+    queries: tuple[QueryGroup, ...]
+    sensitive: str
+
+    @property
+    def geolevels(self) -> Sequence[Areas]:
+        """The areas that are geolevels."""
+        return self.areas[: self.spine.n_levels]
+
+
 class EntitiesTable(Table):
     """[entities]: areas off the spine that tables are published for."""
 
@@ -215,31 +239,19 @@ class UnitColumns:
     contributors: str | None = None
 
 
-def read_input(
-    plan: ReleasePlan,
-    spine: Spine,
-    areas: Sequence[Areas],
-    tables: Sequence[str],
-    units: UnitColumns,
-    ledger: Ledger,
-) -> SharedInput:
+def read_input(public: PublicInput, units: UnitColumns, ledger: Ledger) -> SharedInput:
     """Read the records, after the ledger says that their counts are declassified.
 
     Args:
-        plan: Of the release file, whose records are read.
-        spine, areas: Of `read_areas`.
-        tables: Queries.
+        public: What is known beforehand; the records are those of its plan.
         units: Columns of households and contributors.
         ledger: Of the comparison. A non-private event is written to it before any count is returned.
     Raises:
-        ConfigError: there are more counts than `MOST_COUNTS`. Nothing was read then.
-        SchemaError, GeographyError, StoreError: a query or a record does not fit.
+        SchemaError, GeographyError, StoreError: a record does not fit.
     Privacy: none.
     """
-    refuse_too_large(spine, plan.schema)
-    queries = tuple(plan.schema.query(name) for name in tables)
-    records = plan.records
-    door: dict[str, Any] = {"schema": plan.schema, "spine": spine, "ledger": ledger}
+    schema, spine, records = public.plan.schema, public.spine, public.plan.records
+    door: dict[str, Any] = {"schema": schema, "spine": spine, "ledger": ledger}
     truths = declassify_truth(records.path, reason=REASON, **records.counting, **door)
     read = [
         None
@@ -251,11 +263,11 @@ def read_input(
     ]
     household, contributor = read
     return SharedInput(
-        plan.schema,
-        queries,
-        tuple(areas),
+        schema,
+        public.queries,
+        tuple(public.areas),
         spine.n_levels,
-        truths[-1].dense(0, truths[-1].n_geounits, plan.schema.size),
+        truths[-1].dense(0, truths[-1].n_geounits, schema.size),
         # A household lives in one geounit: the same number elsewhere is another household.
         None
         if household is None

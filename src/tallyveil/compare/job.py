@@ -12,6 +12,7 @@ import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import LEDGER, Declaration
+from tallyveil.accounting.numbers import at_most
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, over_draws
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
@@ -21,7 +22,14 @@ from tallyveil.compare.attacks.questions import RepeatedQuestions
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
 from tallyveil.compare.attacks.reconstruction import Reconstruction
 from tallyveil.compare.draws import Draws
-from tallyveil.compare.inputs import SharedInput, read_areas, read_input, require_single_records
+from tallyveil.compare.inputs import (
+    PublicInput,
+    SharedInput,
+    read_areas,
+    read_input,
+    refuse_too_large,
+    require_single_records,
+)
 from tallyveil.compare.losses import change_losses, losses_of
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.method import Method, Office
@@ -64,7 +72,8 @@ EXACT: Final = "exact tables"
 WORK: Final = "releases"
 """Folder for releases that are made on the way, in that of the results; it is gone when a comparison has ended."""
 
-HARMLESS: Final = "TopDown, epsilon 1000"
+CONTROL: Final = "the control"
+"""Name of the release with next to no noise, on which attacks must succeed."""
 
 
 def compare(path: Path, out: Path, progress: Callable[[str], None], workers: int | None = None) -> Comparison:
@@ -138,18 +147,21 @@ def _compared(
     began = time.process_time()
     progress("reading the geography")
     spine, areas = read_areas(plan, file.entities)
-    control = harmless(plan)
+    refuse_too_large(spine, plan.schema)
+    queries = tuple(plan.schema.query(name) for name in file.tables or plan.tables)
+    public = PublicInput(plan, spine, areas, queries, file.attacks.sensitive)
+    control = control_of(plan)
+    # Whatever can be refused is refused before the records are read, which cannot be taken back.
     for method in (control, *file.methods):
-        method.require_fit(areas[: spine.n_levels], plan)
+        method.require_fit(public)
     declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
     after: SharedInput | None = None
     with Ledger(out / LEDGER, declaration, "compare") as ledger:
         progress("reading the records")
-        queries = file.tables or list(plan.tables)
-        shared = read_input(plan, spine, areas, queries, file.units, ledger)
+        shared = read_input(public, file.units, ledger)
         if later is not None:
             progress("reading the records of the later year")
-            after = read_input(later, spine, areas, queries, file.units, ledger)
+            after = read_input(replace(public, plan=later), file.units, ledger)
             after = replace(after, earlier=shared.counts)
     targets = Targets(shared, Draws(file.key), file.attacks.sensitive, file.attacks.people)
     # What a killed run left there: releases that are made on the way have a public key, and true counts beside.
@@ -162,7 +174,8 @@ def _compared(
             attack.name: tuple(attack.power(targets, control.findings) for control in controls)
             for attack in ATTACKS
         }
-        refused = refused_attacks(power)
+        stated = control_budget(control, plan.budget_unit, controls[1].certificate)
+        refused = refused_attacks(power, stated)
         shown = tuple(attack for attack in ATTACKS if attack.name not in refused)
         results = _results(file.methods, rooms, shown, file.draws, workers, progress)
     finally:
@@ -173,13 +186,14 @@ def _compared(
         shared=shared,
         results=tuple(results),
         power=power,
+        control=stated,
         shown_attacks=shown,
         refused=refused,
         seconds=time.process_time() - began,
     )
 
 
-def harmless(plan: ReleasePlan) -> TopDown:
+def control_of(plan: ReleasePlan) -> TopDown:
     """A release with an epsilon of 1000, by the published conversion where the budget is rho.
 
     It has less where this program draws no noise as small: attacks then have to succeed against a little more noise.
@@ -202,7 +216,15 @@ def harmless(plan: ReleasePlan) -> TopDown:
     for item in plan.subspace:
         drawn = item.law(plan.mechanism, plan.neighbours)
         least = min(least, drawn.variance if isinstance(drawn, GeneralisedGaussian) else 1 / drawn.epsilon)
-    return TopDown(name=HARMLESS, budget=min(wanted, plan.spent * least / SMALLEST_PARAMETER))
+    return TopDown(name=CONTROL, budget=min(wanted, plan.spent * least / SMALLEST_PARAMETER))
+
+
+def control_budget(control: TopDown, unit: str, certificate: Certificate | None) -> str:
+    """The budget of the control in words, with its epsilon where one is proved of it."""
+    if certificate is not None:
+        return certificate.epsilon
+    assert control.budget is not None
+    return f"{unit} = {at_most(control.budget, 5)}"
 
 
 def _results(
@@ -315,11 +337,12 @@ class _Rooms:
         )
 
 
-def refused_attacks(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
+def refused_attacks(power: Mapping[str, Sequence[float | None]], control: str) -> dict[str, str]:
     """Attacks that are too weak to be shown, with what they found where they must succeed.
 
     Args:
         power: By attack, its headline on exact tables and on nearly exact ones. Others are not asked.
+        control: Budget of the nearly exact ones.
     """
     refused = {}
     for attack in ATTACKS:
@@ -332,8 +355,8 @@ def refused_attacks(power: Mapping[str, Sequence[float | None]]) -> dict[str, st
             )
         elif noisy is None or noisy < POWER_AT_1000 * best:
             refused[attack.name] = (
-                f"On a release with an epsilon of 1000, or with the largest that can be drawn, its {attack.headline} "
-                f"is {_number(noisy)}, wanted {POWER_AT_1000 * best:.2f} or more."
+                f"On the release with next to no noise ({control}) its {attack.headline} is "
+                f"{_number(noisy)}, wanted {POWER_AT_1000 * best:.2f} or more."
             )
     return refused
 
@@ -376,6 +399,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "people": comparison.file.attacks.people,
         "draws": comparison.file.draws,
         "power": {name: list(values) for name, values in comparison.power.items()},
+        "control": comparison.control,
         "not_shown": dict(comparison.refused),
         "methods": [
             {

@@ -197,6 +197,7 @@ def write_comparison_page(out: Path, comparison: Comparison) -> Path:
             ],
             "attacks": [_attack(attack, comparison) for attack in comparison.shown_attacks],
             "refused": list(comparison.refused.items()),
+            "control": comparison.control,
             "key": comparison.file.key,
             "draws": comparison.file.draws,
             "people": comparison.file.attacks.people,
@@ -381,7 +382,7 @@ def _against(result: MethodResult, comparison: Comparison, columns: Sequence[_Co
 
 
 def _attack(attack: Attack, comparison: Comparison) -> dict[str, Any]:
-    exact, harmless = comparison.power[attack.name]
+    exact, nearly = comparison.power[attack.name]
     return {
         "title": f"({attack.letter}) {attack.name}",
         "who": attack.who,
@@ -389,7 +390,7 @@ def _attack(attack: Attack, comparison: Comparison) -> dict[str, Any]:
         "bounded": attack.bounded,
         "headline": attack.headline,
         "exact": ABSENT if exact is None else _number(exact),
-        "harmless": ABSENT if harmless is None else _number(harmless),
+        "nearly": ABSENT if nearly is None else _number(nearly),
     }
 
 

@@ -51,6 +51,7 @@ class Comparison:
         shared: The input.
         results: Of every method, in the order of the file.
         power: By attack, its headline on exact tables and on a release with an epsilon of 1000.
+        control: Budget of that release: an epsilon of 1000, or the largest that can be drawn.
         shown_attacks: Attacks that succeeded where they must, in the order of the page.
         refused: Those that did not, each with a sentence.
         seconds: Processor seconds of everything.
@@ -61,6 +62,7 @@ class Comparison:
     shared: SharedInput
     results: tuple[MethodResult, ...]
     power: Mapping[str, Sequence[float | None]]
+    control: str
     shown_attacks: tuple[Attack, ...]
     refused: Mapping[str, str]
     seconds: float
@@ -79,6 +81,7 @@ class Attacked:
         there: Whether what each claim takes for granted is true; None without the true records.
         findings: Of the attacks of a comparison; none without the true records.
         power: By attack, its headline on exact tables and on a release with an epsilon of 1000.
+        control: Budget of that release; empty without the true records.
         refused: Attacks that were too weak to be shown, each with a sentence.
         notes: What a reader must know.
         certificate: What is proved; None where nothing is.
@@ -93,6 +96,7 @@ class Attacked:
     there: Bools | None
     findings: tuple[Finding, ...]
     power: Mapping[str, Sequence[float | None]]
+    control: str
     refused: dict[str, str]
     notes: tuple[str, ...]
     certificate: Certificate | None

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from tests.comparisons import found, publications, small_input, targets_of
+from tests.comparisons import found, public_of, publications, small_input, targets_of
 
 from tallyveil.compare.attacks.attack import over_draws
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
@@ -242,6 +242,12 @@ def test_coarsening_hides_whole_tables(targets):
     assert published.tables["Town", "age*group"].shown.all()
     assert published.tables["Block", "total"].shown.all()
     assert not published.tables["Block", "group"].shown.any()
-    with pytest.raises(ConfigError) as refused:
-        publications(Coarsening(name="x", down_to="County"), targets)
-    assert refused.value.code == "unknown-geolevel"
+    public = public_of(targets.shared)
+    method.require_fit(public)
+    for wrong, code in (
+        ({"down_to": "School"}, "unknown-geolevel"),
+        ({"down_to": "Town", "below": ["age"]}, "no-table"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            Coarsening(name="x", **wrong).require_fit(public)
+        assert refused.value.code == code

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
-from tests.comparisons import found, publications, small_input, targets_of
+from tests.comparisons import found, public_of, publications, small_input, targets_of
 
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
@@ -102,7 +102,7 @@ def test_counts_of_anybody_are_read(shared, tmp_path):
 def test_counts_of_other_areas_or_answers_are_refused(shared, tmp_path, column, error, code):
     method = written(shared, tmp_path / "counts.parquet", change={column: pl.lit("elsewhere")})
     with pytest.raises(error) as refused:
-        method.publish(Office(shared, None, "group", None, None, None))
+        method.require_fit(public_of(shared))
     assert refused.value.code == code
 
 

@@ -5,12 +5,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.comparisons import small_input
+from tests.comparisons import SCHEMA, public_of, small_input
 
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.methods.method import Office
 from tallyveil.compare.methods.safetab import SafeTab
 from tallyveil.errors import ConfigError
+from tallyveil.schema.schema import Schema
 
 
 @dataclass
@@ -19,6 +20,7 @@ class Plan:
 
     budget_unit: str = "rho"
     delta: Fraction = Fraction(1, 10**10)
+    schema: Schema = SCHEMA
 
 
 def published(tmp_path, **settings):
@@ -51,6 +53,8 @@ def test_noise_has_the_law_of_the_budget_and_its_bound(tmp_path):
     assert made.certificate.epsilon.startswith("rho = 0.5")
 
 
-def test_shares_of_other_areas_are_refused(tmp_path):
+def test_shares_of_other_areas_are_refused():
+    public = public_of(small_input(60), Plan())
+    SafeTab(name="SafeTab", budget=Fraction(1)).require_fit(public)
     with pytest.raises(ConfigError, match="wanted a share for each of Region, Town, Block, School"):
-        published(tmp_path, budget=Fraction(1), shares={"Region": Fraction(1)})
+        SafeTab(name="SafeTab", budget=Fraction(1), shares={"Region": Fraction(1)}).require_fit(public)

@@ -8,6 +8,7 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from tallyveil.arrays import Floats, IntegerRows
+from tallyveil.compare.inputs import PublicInput
 from tallyveil.compare.methods.keyed import Perturbation, publish_with_keys, record_keys
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import Published
@@ -71,6 +72,10 @@ class CellKey(Method):
                 "never belongs to largest and variance; a table says itself which counts it avoids"
             )
         return self
+
+    def require_fit(self, public: PublicInput) -> None:
+        """Refuse a table that cannot be read or made; raises ConfigError or StoreError."""
+        self.stated_law()
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tallyveil.compare.inputs import TableName
+from tallyveil.compare.inputs import PublicInput, TableName
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import ExactLaw, Published, PublishedTable, observed_law
 from tallyveil.declared import Name
@@ -40,27 +40,21 @@ class Coarsening(Method):
         """As in `Method`."""
         return ExactLaw()
 
-    def publish(self, office: Office) -> Published:
-        """As in `Method`.
-
-        Raises:
-            ConfigError: the geolevel or a query is not there.
-        """
-        shared = office.shared
-        names = [areas.name for areas in shared.geolevels]
-        if self.down_to not in names:
-            raise ConfigError(
-                f"the method '{self.name}' names the geolevel '{self.down_to}', wanted one of {', '.join(names)}. "
-                "Correct down_to.",
-                code="unknown-geolevel",
-            )
-        queries = [query.name for query in shared.queries]
+    def require_fit(self, public: PublicInput) -> None:
+        """Refuse a geolevel or a query that is not there; raises ConfigError."""
+        self.require_geolevel(public, self.down_to)
+        queries = [query.name for query in public.queries]
         if unknown := [name for name in self.below if name not in queries]:
             raise ConfigError(
                 f"the method '{self.name}' publishes {', '.join(unknown)} below {self.down_to}, wanted tables of the "
-                f"comparison: {', '.join(queries)}. Add them to tables, or correct below.",
+                f"comparison: {', '.join(queries)}. Add them to tables, or correct below. Nothing was read.",
                 code="no-table",
             )
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
+        shared = office.shared
+        names = [areas.name for areas in shared.geolevels]
         finer = names[names.index(self.down_to) + 1 :]
         tables: dict[TableName, PublishedTable] = {}
         for name, true in shared.truth.items():

@@ -1,6 +1,6 @@
 """What was published elsewhere: a finished release of this program, or a table of counts that anybody made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -8,16 +8,17 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from tallyveil.compare.inputs import Areas, SharedInput, TableName
+from tallyveil.compare.inputs import Areas, PublicInput, SharedInput, TableName
 from tallyveil.compare.methods.method import Method, Office
-from tallyveil.compare.methods.topdown import published_release
+from tallyveil.compare.methods.topdown import finest_rows, published_release
 from tallyveil.compare.published import Published, PublishedTable, observed_law
 from tallyveil.errors import ConfigError, GeographyError, SchemaError
 from tallyveil.files.finished import MANIFEST
-from tallyveil.files.geography import GEOGRAPHY
+from tallyveil.files.geography import GEOGRAPHY, read_geography
 from tallyveil.files.histograms import HISTOGRAM
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
+from tallyveil.measurements.store import FOLDER
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.addresses import InputPath
@@ -42,22 +43,27 @@ class ReleaseFolder(Method):
     kind: Literal["release"] = "release"
     path: InputPath = Field(description="Folder of the release.")
 
-    def publish(self, office: Office) -> Published:
-        """As in `Method`.
+    def require_fit(self, public: PublicInput) -> None:
+        """Refuse a folder that holds no such release.
 
         Raises:
             StoreError: the folder holds no finished release, or was changed.
             ConfigError: the release has another schema, or other finest geounits.
         """
         manifest = read_manifest(self.path, ReleaseKind.TOPDOWN)
-        require_unchanged_files(self.path, manifest, {GEOGRAPHY, HISTOGRAM})
+        require_unchanged_files(self.path, manifest, {GEOGRAPHY, HISTOGRAM, FOLDER})
         plan = stated_plan(self.path / MANIFEST, manifest.body["plan"])
-        if plan.schema.digest() != office.shared.schema.digest():
+        if plan.schema.digest() != public.plan.schema.digest():
             raise ConfigError(
                 f"the release in {self.path} has another schema than the release file of the comparison. Compare "
-                "releases of one schema.",
+                "releases of one schema. Nothing was read.",
                 code="other-release",
             )
+        finest_rows(self.path, read_geography(self.path), public.geolevels[-1])
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
+        manifest = read_manifest(self.path, ReleaseKind.TOPDOWN)
         return published_release(self.path, manifest, office.shared, notes=(ONCE,))
 
 
@@ -79,15 +85,19 @@ class PublishedCounts(Method):
     path: InputPath = Field(description="Table of the counts (Parquet or CSV).")
     absent: Literal["hidden", "zero"] = Field(default="hidden", description="What a count without a row is.")
 
-    def publish(self, office: Office) -> Published:
-        """As in `Method`.
+    def require_fit(self, public: PublicInput) -> None:
+        """Refuse a table that does not fit.
 
         Raises:
             ConfigError, StoreError: the table or a column is missing, or a count is no whole number.
             GeographyError, SchemaError: a row is of an area or an answer that the comparison does not have.
         """
+        published_tables(self.path, public.areas, public.queries, absent=self.absent)
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
         shared = office.shared
-        tables, notes = published_tables(self.path, shared, absent=self.absent)
+        tables, notes = published_tables(self.path, shared.areas, shared.queries, absent=self.absent)
         return Published(
             tables,
             observed_law(shared, tables),
@@ -98,13 +108,17 @@ class PublishedCounts(Method):
 
 
 def published_tables(
-    path: Path, shared: SharedInput, *, absent: Literal["hidden", "zero"]
+    path: Path,
+    all_areas: Sequence[Areas],
+    queries: Sequence[QueryGroup],
+    *,
+    absent: Literal["hidden", "zero"],
 ) -> tuple[dict[TableName, PublishedTable], tuple[str, ...]]:
     """The tables of the input as a file of counts has them, and what of the file is not used.
 
     Args:
         path: The file.
-        shared: Says which tables and areas there are; its true counts are not looked at.
+        all_areas, queries: The areas and tables of the comparison.
         absent: What a count without a row is.
     Raises:
         ConfigError, StoreError: the table or a column is missing, or a count is no whole number.
@@ -112,8 +126,8 @@ def published_tables(
     """
     frame = read_counts(path)
     tables, used = {}, 0
-    for areas in shared.areas:
-        for query in shared.queries:
+    for areas in all_areas:
+        for query in queries:
             rows = frame.filter((pl.col("areas") == areas.name) & (pl.col("query") == query.name))
             tables[areas.name, query.name] = _table(path, areas, query, rows, absent)
             used += rows.height

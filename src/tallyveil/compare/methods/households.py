@@ -9,7 +9,6 @@ import numpy as np
 
 from tallyveil.arrays import Int32s, IntegerRows, Integers, Words
 from tallyveil.compare.inputs import Areas, SharedInput
-from tallyveil.errors import ConfigError
 
 EACH_A_HOUSEHOLD: Final = (
     "Each person is a household, because the records name none. An office moves whole households, so that its errors "
@@ -105,26 +104,6 @@ def _kinds_of_cells(shared: SharedInput, match: Sequence[str]) -> Words:
     return np.random.Generator(np.random.Philox(key=0)).integers(
         np.iinfo(np.uint64).max, size=int(np.prod(shape)) or 1, dtype=np.uint64
     )[alike]
-
-
-def geolevel_of(geolevels: Sequence[Areas], name: str, method: str) -> Areas:
-    """The geolevel that a setting of a method names.
-
-    Args:
-        geolevels: The geolevels of the input.
-        name: Of the geolevel.
-        method: Name of the method, for the error.
-    Raises:
-        ConfigError: the input has no such geolevel.
-    """
-    for areas in geolevels:
-        if areas.name == name:
-            return areas
-    raise ConfigError(
-        f"the method '{method}' names the geolevel '{name}', wanted one of "
-        f"{', '.join(areas.name for areas in geolevels)}. Correct within or across.",
-        code="unknown-geolevel",
-    )
 
 
 def what_stays(within: Areas, match: Sequence[str]) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """What a method is: settings that an office chooses, and a way to publish tables of the shared input."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from tallyveil.compare.draws import Draws
-from tallyveil.compare.inputs import Areas, SharedInput
+from tallyveil.compare.inputs import PublicInput, SharedInput
 from tallyveil.compare.published import Law, Published
+from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.schema.names import PlainName
@@ -61,23 +61,26 @@ class Method(Table):
 
     name: PlainName = Field(description="Its name in tables and figures, each once.")
 
-    def require_fit(self, geolevels: Sequence[Areas], plan: ReleasePlan) -> None:
-        """Refuse settings that do not fit a comparison, before its records are read; nothing by default.
+    def require_fit(self, public: PublicInput) -> None:
+        """Refuse settings and files that do not fit a comparison, before its records are read; nothing by default.
 
-        Args:
-            geolevels: The geolevels, root first.
-            plan: The release file of the comparison.
         Raises:
-            TallyveilError: a setting names what is not there.
+            TallyveilError: a setting names what is not there, or a file cannot be read or does not fit.
         """
+
+    def require_geolevel(self, public: PublicInput, name: str) -> None:
+        """Refuse a geolevel of a setting that is not there; raises ConfigError."""
+        names = [areas.name for areas in public.geolevels]
+        if name not in names:
+            raise ConfigError(
+                f"the method '{self.name}' names the geolevel '{name}', wanted one of {', '.join(names)}. Correct the "
+                "setting. Nothing was read.",
+                code="unknown-geolevel",
+            )
 
     @abstractmethod
     def publish(self, office: Office) -> Published:
-        """Publish every table of the input.
-
-        Raises:
-            TallyveilError: a setting or a file does not fit the input.
-        """
+        """Publish every table of the input, which `require_fit` has not refused."""
 
     def stated_law(self) -> Law | None:
         """The law of its changes as far as it follows from the settings; None where it takes records to know it.

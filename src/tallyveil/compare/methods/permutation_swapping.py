@@ -38,7 +38,6 @@ Source: Bailie, Gong and Meng 2025 (arXiv 2501.08449) for the algorithm and for 
 invariants. The proof here is our own.
 """
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar, Final, Literal, Self
 
@@ -47,10 +46,9 @@ from pydantic import Field, model_validator
 
 from tallyveil.accounting.numbers import at_most, round_up
 from tallyveil.arrays import Bools, Integers
-from tallyveil.compare.inputs import Areas
+from tallyveil.compare.inputs import PublicInput
 from tallyveil.compare.methods.households import (
     EACH_A_HOUSEHOLD,
-    geolevel_of,
     households_of,
     what_stays,
 )
@@ -64,7 +62,6 @@ from tallyveil.compare.published import (
 )
 from tallyveil.declared import Exact, Name
 from tallyveil.noise.balls import rational
-from tallyveil.plans.release import ReleasePlan
 
 MOST_PARTS: Final = 10**15
 """Largest denominator of a rate: whole numbers up to it are drawn exactly, and nobody needs a rate with more digits."""
@@ -99,21 +96,16 @@ class PermutationSwapping(Method):
             raise ValueError("the rate has more than 15 digits after the point: shorten it")
         return self
 
-    def require_fit(self, geolevels: Sequence[Areas], plan: ReleasePlan) -> None:
+    def require_fit(self, public: PublicInput) -> None:
         """Refuse a geolevel (ConfigError) or an attribute (SchemaError) that is not there."""
-        geolevel_of(geolevels, self.within, self.name)
+        self.require_geolevel(public, self.within)
         for name in self.match:
-            plan.schema.attribute(name)
+            public.plan.schema.attribute(name)
 
     def publish(self, office: Office) -> Published:
-        """As in `Method`.
-
-        Raises:
-            ConfigError: a geolevel is not there.
-            SchemaError: an attribute is not there.
-        """
+        """As in `Method`."""
         shared = office.shared
-        within = geolevel_of(shared.geolevels, self.within, self.name)
+        within = shared.areas_named(self.within)
         households = households_of(shared, within, self.match)
         generator = office.draws.generator(self.kind, self.name)
         homes, largest = households.homes.copy(), 0

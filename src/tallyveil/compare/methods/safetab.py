@@ -1,9 +1,10 @@
 """SafeTab: adaptive tables of the sensitive attribute's groups in every area, at any budget."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar, Final, Literal
 
 import numpy as np
@@ -13,18 +14,20 @@ from pydantic import Field
 from tallyveil.accounting.events import SequentialEvent
 from tallyveil.accounting.guarantee import compose
 from tallyveil.arrays import Bools, Integers
-from tallyveil.compare.inputs import SharedInput, TableName, answer_matrix
+from tallyveil.compare.inputs import Areas, PublicInput, SharedInput, TableName, answer_matrix
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import certificate_of
 from tallyveil.compare.published import Published, PublishedTable, observed_law
 from tallyveil.declared import Exact
 from tallyveil.errors import ConfigError
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.safetab.public.from_toml import load_group_plan
 from tallyveil.products.safetab.public.group_plan import GroupPlan
 from tallyveil.products.safetab.public.tables import read_group_tables
 from tallyveil.products.safetab.run.groups import run_groups
 from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.write import write_parquet, write_text
 
 GROUP: Final = "group"
@@ -68,19 +71,23 @@ class SafeTab(Method):
         default=None, description="Share of the budget for each geolevel and family. Default: all alike."
     )
 
-    def publish(self, office: Office) -> Published:
-        """As in `Method`.
+    def require_fit(self, public: PublicInput) -> None:
+        """Refuse shares or a budget whose plan cannot be made.
 
         Raises:
             ConfigError: the shares are not those of the areas, or the schema has no attribute but the sensitive one.
+            TallyveilError: as `load_group_plan` raises it.
         """
+        with TemporaryDirectory(prefix="tallyveil-") as folder:
+            self._plan(Path(folder), public.plan, public.plan.schema, public.areas, public.sensitive)
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
         shared, sensitive = office.shared, office.sensitive
         axis = shared.schema.attribute_names.index(sensitive)
         root = office.work / "tables"
         records = _write_records(shared, axis, root.with_suffix(".parquet"))
-        file = root.with_suffix(".toml")
-        write_text(file, "\n".join(self._lines(office, axis)))
-        plan = load_group_plan(file)
+        plan = self._plan(office.work, office.plan, shared.schema, shared.areas, sensitive)
         run_groups(plan, records, root, test_key=insecure_key(f"compare {office.draws.text}"))
         tables = _tables(root, plan, shared, axis)
         # A record whose sensitive attribute changes leaves one group and enters another. No measurement has both, so
@@ -105,10 +112,20 @@ class SafeTab(Method):
             ),
         )
 
-    def _lines(self, office: Office, axis: int) -> Iterator[str]:
+    def _plan(
+        self, folder: Path, plan: ReleasePlan, schema: Schema, areas: Sequence[Areas], sensitive: str
+    ) -> GroupPlan:
+        """The plan of the tables, of a file that is written to the folder."""
+        file = folder / "tables.toml"
+        write_text(file, "\n".join(self._lines(plan, schema, areas, sensitive)))
+        return load_group_plan(file)
+
+    def _lines(
+        self, plan: ReleasePlan, schema: Schema, all_areas: Sequence[Areas], sensitive: str
+    ) -> Iterator[str]:
         """The file that `tallyveil safetab run` would be given."""
-        shared = office.shared
-        names = [areas.name for areas in shared.areas]
+        axis = schema.attribute_names.index(sensitive)
+        names = [areas.name for areas in all_areas]
         shares = self.shares or {name: Fraction(1, len(names)) for name in names}
         if sorted(shares) != sorted(names) or sum(shares.values()) != 1:
             raise ConfigError(
@@ -116,21 +133,21 @@ class SafeTab(Method):
                 f"{sum(shares.values())}, wanted a share for each of {', '.join(names)}, together 1. Correct shares.",
                 code="bad-key-or-value",
             )
-        attributes = [item for number, item in enumerate(shared.schema.attributes) if number != axis]
+        attributes = [item for number, item in enumerate(schema.attributes) if number != axis]
         if not attributes:
             raise ConfigError(
-                f"the method '{self.name}' tabulates groups by the attributes besides {office.sensitive}, and the "
+                f"the method '{self.name}' tabulates groups by the attributes besides {sensitive}, and the "
                 "schema has none. Leave the method out.",
                 code="bad-key-or-value",
             )
-        gaussian = office.plan.budget_unit == "rho"
+        gaussian = plan.budget_unit == "rho"
         unit, mechanism = ("rho", "discrete_gaussian") if gaussian else ("epsilon", "discrete_laplace")
         yield "[release]"
         yield f"name = {_text(self.name)}"
         yield "[privacy]"
         yield f"mechanism = {_text(mechanism)}"
         yield f"{unit} = {_text(self.budget)}"
-        yield f"delta = {_text(office.plan.delta)}"
+        yield f"delta = {_text(plan.delta)}"
         yield f"stage_1_fraction = {_text(self.stage_1_fraction)}"
         yield "[cells]"
         yield f"details = [{_text(' * '.join(item.name for item in attributes))}]"
@@ -138,14 +155,14 @@ class SafeTab(Method):
             yield "[[cells.attributes]]"
             yield f"name = {_text(item.name)}"
             yield f"levels = [{', '.join(_text(level) for level in item.levels)}]"
-        sizes = [(GROUP, shared.schema.shape[axis])]
-        sizes += [(_column(number), areas.n_areas) for number, areas in enumerate(shared.areas)]
+        sizes = [(GROUP, schema.shape[axis])]
+        sizes += [(_column(number), areas.n_areas) for number, areas in enumerate(all_areas)]
         for column, size in sizes:
             yield "[[groupings]]"
             yield f"name = {_text(column)}"
             yield f"columns = [{_text(column)}]"
             yield f"groups = [{', '.join(_text(number) for number in range(size))}]"
-        for number, areas in enumerate(shared.areas):
+        for number, areas in enumerate(all_areas):
             yield "[[levels]]"
             yield f"name = {_text(_column(number))}"
             yield f"by = [{_text(_column(number))}, {_text(GROUP)}]"

@@ -1,24 +1,21 @@
 """Targeted record swapping: households exchange their places with others that are like them."""
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from tallyveil.arrays import Bools, Floats, IntegerRows, Integers
-from tallyveil.compare.inputs import Areas, SharedInput
+from tallyveil.compare.inputs import PublicInput, SharedInput
 from tallyveil.compare.methods.households import (
     EACH_A_HOUSEHOLD,
     Households,
-    geolevel_of,
     households_of,
     what_stays,
 )
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import Published, PublishedTable, SummedQuestions, observed_law
 from tallyveil.declared import Exact, Name
-from tallyveil.plans.release import ReleasePlan
 
 
 class Swapping(Method):
@@ -53,12 +50,12 @@ class Swapping(Method):
         description="0: all households alike. 1: twice as rare is twice as likely.",
     )
 
-    def require_fit(self, geolevels: Sequence[Areas], plan: ReleasePlan) -> None:
+    def require_fit(self, public: PublicInput) -> None:
         """Refuse a geolevel (ConfigError) or an attribute (SchemaError) that is not there."""
         for name in (self.within, self.across):
-            geolevel_of(geolevels, name, self.name)
+            self.require_geolevel(public, name)
         for name in self.match:
-            plan.schema.attribute(name)
+            public.plan.schema.attribute(name)
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
@@ -67,7 +64,7 @@ class Swapping(Method):
         counts, moved = self.swapped(shared, generator)
         tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
         total = int(shared.counts.sum())
-        exact = what_stays(geolevel_of(shared.geolevels, self.within, self.name), self.match)
+        exact = what_stays(shared.areas_named(self.within), self.match)
         return Published(
             tables,
             observed_law(shared, tables),
@@ -83,14 +80,8 @@ class Swapping(Method):
         )
 
     def swapped(self, shared: SharedInput, generator: np.random.Generator) -> tuple[IntegerRows, int]:
-        """The counts after swapping, and the number of people who changed places.
-
-        Raises:
-            ConfigError: a geolevel or an attribute is not there.
-        """
-        within, across = (
-            geolevel_of(shared.geolevels, name, self.name) for name in (self.within, self.across)
-        )
+        """The counts after swapping, and the number of people who changed places."""
+        within, across = shared.areas_named(self.within), shared.areas_named(self.across)
         households = households_of(shared, within, self.match)
         homes, first = households.homes, households.first
         rarity = (1 / shared.counts[households.geounits, households.cells]) ** float(self.targeting)

@@ -1,6 +1,5 @@
 """TopDown: a release of this program with a test key, at any budget."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,8 +14,9 @@ from tallyveil.accounting.events import Neighbours, PrivacyEvent
 from tallyveil.accounting.guarantee import Guarantee, compose
 from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.accounting.numbers import at_most, claim_text, delta_text
+from tallyveil.arrays import Integers
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.compare.inputs import Areas, SharedInput
+from tallyveil.compare.inputs import Areas, PublicInput, SharedInput
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import (
     FALSE_ALARMS,
@@ -40,6 +40,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.inputs import RecordsInput
 from tallyveil.plans.release import ReleasePlan, StatedPlan, keys_of_budget
+from tallyveil.products.topdown.run.public import read_public
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage.write import write_parquet
 
@@ -78,9 +79,25 @@ class TopDown(Method):
         description="Rho or epsilon, in the unit of the release file; without it the budget of the release file.",
     )
 
-    def require_fit(self, geolevels: Sequence[Areas], plan: ReleasePlan) -> None:
-        """Refuse a budget whose plan cannot be stated; raises BudgetError."""
-        with_budget(plan, self.budget)
+    def require_fit(self, public: PublicInput) -> None:
+        """Refuse a release that cannot be made of the input, and of the input with coins.
+
+        Raises:
+            BudgetError: the plan of the budget cannot be stated.
+            ConfigError: bounds or agreements are about the attribute that coins change.
+            TallyveilError: as `read_public` raises it.
+        """
+        plan = with_budget(public.plan, self.budget)
+        stated = [(item.name, item.query) for item in (*plan.bounds, *plan.agreement)]
+        for name, query in stated:
+            if public.sensitive in [factor.attribute for factor in plan.query(query).named_factors]:
+                raise ConfigError(
+                    f"the release file has '{name}', bounds or counts that '{query}' must agree with. Attacks publish "
+                    f"the input once more with another {public.sensitive} of some people, which these need not allow. "
+                    f"Leave '{name}' out of the release file of the comparison. Nothing was read.",
+                    code="bad-key-or-value",
+                )
+        read_public(plan)
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
@@ -111,15 +128,7 @@ def published_release(
     spine = read_geography(root)
     finest = read_histogram(root, spine.geolevels[-1], plan.schema, spine)
     counts = finest.dense(0, finest.n_geounits, plan.schema.size)
-    # The steps of a spine may number the finest geounits anew.
-    rows = spine.locate(spine.finest, list(shared.finest.codes))
-    if len(rows) != len(counts) or (rows < 0).any():
-        raise ConfigError(
-            f"the release in {root} has other finest geounits than the geography of the comparison. Compare releases "
-            "of one geography.",
-            code="other-release",
-        )
-    counts = counts[rows]
+    counts = counts[finest_rows(root, spine, shared.finest)]
     tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
     noisy: tuple[NoisyAnswers, ...] = ()
     if plan.measurements == "full":
@@ -135,6 +144,26 @@ def published_release(
         certificate=None if plan.subspace else _certificate(plan, event_from_mapping(manifest.event)),
         notes=(*notes, LATTICE) if plan.subspace else notes,
     )
+
+
+def finest_rows(root: Path, spine: Spine, finest: Areas) -> Integers:
+    """Row of each finest geounit of the comparison in a release: the steps of a spine may number them anew.
+
+    Args:
+        root: Folder of the release, for the error.
+        spine: Of the release.
+        finest: The finest geounits of the comparison.
+    Raises:
+        ConfigError: the release has others.
+    """
+    rows = spine.locate(spine.finest, list(finest.codes))
+    if len(rows) != spine.n_geounits(spine.finest) or (rows < 0).any():
+        raise ConfigError(
+            f"the release in {root} has other finest geounits than the geography of the comparison. Compare releases "
+            "of one geography.",
+            code="other-release",
+        )
+    return rows
 
 
 def with_budget(plan: ReleasePlan, budget: Fraction | None) -> ReleasePlan:
