@@ -282,6 +282,7 @@ def export_measurements(
     out: AnyPath,
     *,
     layout: LayoutName = "census-2020",
+    jointly_with: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Measurements:
     """Write noisy measurements in another layout.
@@ -291,16 +292,21 @@ def export_measurements(
         out: Folder of the files, new or empty.
         layout: "census-2020" is the layout of the US Census Bureau's noisy measurement files. "tidy" has a row for each
             noisy answer, with a column for each attribute.
+        jointly_with: Measurements of the same people by another product, such as the redistricting data beside the DHC.
+            They are written as questions about the cells of the first, so that one import of the tidy files has both.
         observer: Is told of progress.
     Returns:
-        The measurements that were written.
+        The measurements that were written; of two, the first.
+    Raises:
+        SchemaError: the layout cannot hold them, or the two cannot be joined: the message names what does not fit.
     """
     from tallyveil.measurements.layouts.layout import Layout
     from tallyveil.postprocess.exchange import exported
     from tallyveil.postprocess.measured import open_measurements
 
     opened = open_measurements(Path(measurements))
-    exported.export_measurements(opened, Path(out), Layout(layout), observer=observer)
+    second = None if jointly_with is None else open_measurements(Path(jointly_with))
+    exported.export_measurements(opened, Path(out), Layout(layout), second=second, observer=observer)
     # The folder that was read, not the one that was written, whose layout other programs read.
     return Measurements(Path(measurements), opened.manifest)
 

@@ -136,20 +136,32 @@ def export_files(
     measured: MeasurementsFolder,
     layout: LayoutOfFiles,
     out: FilesOut,
+    jointly_with: Annotated[
+        Path | None,
+        typer.Option(
+            "--jointly-with",
+            metavar="MEASUREMENTS",
+            help="Measurements of the same people by another product, whose cells are sums of those of the first.",
+        ),
+    ] = None,
+    *,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Write noisy measurements in another layout.
 
     "census-2020" is the layout of the US Census Bureau's noisy measurement files. "tidy" has a row for each noisy
-    answer, with a column for each attribute.
+    answer, with a column for each attribute. With --jointly-with the tidy files hold two products, which are then
+    imported, asked and estimated as one.
     """
     from tallyveil.api.exchange import export_measurements
     from tallyveil.cli.frame.progress import observer_for
     from tallyveil.files.marks import marks_of
 
     with observer_for(quiet, as_json) as observer:
-        exported = export_measurements(measured, out, layout=layout.value, observer=observer)
+        exported = export_measurements(
+            measured, out, layout=layout.value, jointly_with=jointly_with, observer=observer
+        )
     run, marks = exported.manifest.spender, marks_of(exported.manifest)
     lines = [*marks.lines(), f"measurements of run {run} in the layout {layout.value} in {out}"]
     record = {"run": run, "layout": layout.value, "out": str(out), **marks.entry()}

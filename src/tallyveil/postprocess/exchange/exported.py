@@ -4,7 +4,7 @@ The second is the job of `tallyveil measurements export`.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ from tallyveil.plans.from_toml.descriptions import description_of_export
 from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.postprocess.constraint_files import stated_invariant
 from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.exchange.joined import join
 from tallyveil.postprocess.measured import Measured
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.schema.answer_columns import summed_out
@@ -39,6 +40,7 @@ from tallyveil.schema.counts import NO_LIMIT
 from tallyveil.schema.names import as_named
 from tallyveil.schema.presets import load_preset
 from tallyveil.schema.query_group import QueryGroup
+from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
 from tallyveil.storage.write import write_json, write_text
 
@@ -116,7 +118,12 @@ _STATE: Final = "State"
 
 
 def export_measurements(
-    measured: Measured, out: Path, layout: Layout, *, observer: Observer | None = None
+    measured: Measured,
+    out: Path,
+    layout: Layout,
+    *,
+    second: Measured | None = None,
+    observer: Observer | None = None,
 ) -> None:
     """Write measurements in a layout. An interrupted export starts again with the same command.
 
@@ -124,18 +131,31 @@ def export_measurements(
         measured: The measurements, opened.
         out: A new or empty folder, or one in which an export was interrupted.
         layout: The layout.
+        second: Measurements of the same people by another product, which are written as questions about the cells of
+            the first; None for none.
         observer: Receives reports of progress.
     Raises:
-        SchemaError, GeographyError: the layout cannot hold these measurements.
+        SchemaError, GeographyError: the layout cannot hold these measurements, or the two do not fit together.
         StoreError: the folder cannot be used, or a file cannot be read or written.
     Privacy: post-processing of published measurements.
     """
-    refuse_inputs(out, [measured.root])
-    refuse_output_inside(out, measured.root)
-    export = _Census2020(measured) if layout is Layout.CENSUS_2020 else _Tidy(measured)
+    sources = [measured] if second is None else [measured, second]
+    refuse_inputs(out, [item.root for item in sources])
+    for item in sources:
+        refuse_output_inside(out, item.root)
+    if layout is Layout.CENSUS_2020:
+        if second is not None:
+            raise SchemaError(
+                f'the layout "{layout.value}" has files of one product, and two were given. Write the layout '
+                f'"{Layout.TIDY.value}".',
+                code="layout-unsuited",
+            )
+        export: _Census2020 | _Tidy = _Census2020(measured)
+    else:
+        export = _Tidy(measured, second)
     with new_folder(out, COMMAND, _WHAT, [*export.parts, README]):
         export.write(out, observer or SilentObserver())
-        write_text(out / README, _readme(measured, layout))
+        write_text(out / README, "\n".join(_readme(item, layout) for item in sources))
 
 
 def _tags(measured: Measured) -> dict[str, str]:
@@ -146,15 +166,14 @@ def _tags(measured: Measured) -> dict[str, str]:
 
 
 class _Tidy:
-    """The layout "tidy"."""
+    """The layout "tidy", of one folder of measurements or of two that are joined."""
 
-    def __init__(self, measured: Measured) -> None:
+    def __init__(self, measured: Measured, second: Measured | None = None) -> None:
         self._measured = measured
-        strategy = measured.plan.strategy
-        self._queries = {name: strategy.queries(name) for name in measured.hierarchies.spine.geolevels}
+        self._second = None if second is None else (second, join(measured, second))
+        self._hierarchies = measured.hierarchies if self._second is None else self._second[1].hierarchies
         # Names become folders, and two of them must not fall together.
-        for queries in self._queries.values():
-            tidy.require_names(self._queries, queries)
+        tidy.require_names(self._hierarchies.spine.geolevels, [group.name for *_, group in self._queries()])
 
     @property
     def parts(self) -> list[str]:
@@ -164,21 +183,61 @@ class _Tidy:
     def write(self, out: Path, observer: Observer) -> None:
         """Write every query of every geolevel."""
         measured, tags = self._measured, _tags(self._measured)
-        watch = Stopwatch(observer)
-        for geolevel, queries in self._queries.items():
-            with watch.stage(f"export {geolevel}", len(queries)):
-                for query in queries:
-                    group, number = measured.plan.query(query), 0
-                    for frame in noisy_parts(measured.root, measured.manifest, geolevel, query):
-                        number = tidy.write_tidy(out, geolevel, group, frame, number, tags)
+        watch, queries = Stopwatch(observer), list(self._queries())
+        for geolevel in self._hierarchies.spine.geolevels:
+            here = [item for item in queries if item[1] == geolevel]
+            with watch.stage(f"export {geolevel}", len(here)):
+                for source, _, query, group in here:
+                    self._write_answers(out, source, geolevel, query, group)
                     observer.advanced(1)
-        write_geography(out, replace(measured.hierarchies, names=None, geometry=None), tags)
+        write_geography(out, replace(self._hierarchies, names=None, geometry=None), tags)
         rows = [item for table in measured.constraints for item in self._write_constraint(out, table, tags)]
+        if self._second is not None:
+            second, joint = self._second
+            theirs = _tags(second)
+            rows += [row for table in joint.constraints for row in self._write_constraint(out, table, theirs)]
         # Laplace noise has no strategy that is computed from variances, and so no description. Where a person changes
         # two derived records, the cost that follows from the variances, for one record, would be too small.
         strategy = measured.plan.strategy
         if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN and strategy.records == 1:
-            write_json(out / tidy.DESCRIPTION, description_of_export(measured.plan, rows))
+            write_json(out / tidy.DESCRIPTION, self._description(rows))
+
+    def _queries(self) -> Iterator[tuple[Measured, str, str, QueryGroup]]:
+        """Measurements, geolevel and query, and the query as it is written."""
+        plan = self._measured.plan
+        for geolevel in self._measured.hierarchies.spine.geolevels:
+            for query in plan.strategy.queries(geolevel):
+                yield self._measured, geolevel, query, plan.query(query)
+        if self._second is not None:
+            second, joint = self._second
+            for geolevel in second.hierarchies.spine.geolevels:
+                for query in second.plan.strategy.queries(geolevel):
+                    yield second, geolevel, query, joint.queries[query].group
+
+    def _write_answers(
+        self, out: Path, source: Measured, geolevel: str, query: str, group: QueryGroup
+    ) -> None:
+        number, tags = 0, _tags(source)
+        for frame in noisy_parts(source.root, source.manifest, geolevel, query):
+            rows = frame
+            if self._second is not None and source is self._second[0]:
+                rows = self._second[1].queries[query].in_order(frame)
+            number = tidy.write_tidy(out, geolevel, group, rows, number, tags)
+
+    def _description(self, constraints: Sequence[ConstraintRows]) -> JsonObject:
+        plan = self._measured.plan
+        content = description_of_export(plan, constraints)
+        if self._second is None:
+            return content
+        second, joint = self._second
+        # Passes are stated for the geolevels and queries of one product; those of both are the usual ones.
+        del content["estimation"]
+        return content | {
+            "name": f"{plan.name}-and-{second.plan.name}",
+            "geolevels": list(joint.hierarchies.spine.geolevels),
+            "schema": joint.schema.to_mapping(),
+            "queries": {group.name: group.name for *_, group in self._queries()},
+        }
 
     def _write_constraint(
         self, out: Path, table: ConstraintTable, tags: Mapping[str, str]
@@ -186,7 +245,7 @@ class _Tidy:
         """Write one constraint; yields what its rows mean. Those on sums of siblings have no geounits to be written."""
         if table.groups is not None:
             return
-        spine, level = self._measured.hierarchies.spine, len(table.lower) - 1
+        spine, level = self._hierarchies.spine, len(table.lower) - 1
         geolevel, query = spine.geolevels[level], table.query
         for sign, end, word in ((AT_LEAST, 0, "lower"), (AT_MOST, 1, "upper")):
             # The two bounds of exact counts are one.

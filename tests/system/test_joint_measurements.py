@@ -1,0 +1,218 @@
+"""Measurements of two products about the same people: their joint estimate is that of dense least squares over both."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tallyveil
+from tallyveil.api.measured import Measurements
+from tallyveil.postprocess.measured import open_measurements
+
+COUNTIES = ("A1", "A2")
+AGES = ("0_17", "18_64", "65_plus")
+FIRST = """
+[release]
+name = "detailed"
+[records]
+path = "people.parquet"
+geocode = "geocode"
+[geography]
+path = "geography.parquet"
+geocode = "geocode"
+geolevels = ["State", "County"]
+prefix_lengths = [1, 2]
+[schema]
+name = "detailed"
+[[schema.attributes]]
+name = "sex"
+levels = ["male", "female"]
+[[schema.attributes]]
+name = "age"
+levels = ["0_17", "18_64", "65_plus"]
+[[schema.recodes]]
+name = "adult"
+attribute = "age"
+groups = { minor = ["0_17"], adult = ["18_64", "65_plus"] }
+[privacy]
+neighbours = "bounded"
+mechanism = "discrete_gaussian"
+rho = "2"
+delta = "1e-10"
+[strategy]
+rho = "2"
+[strategy.geolevels]
+State = "1/4"
+County = "3/4"
+[strategy.queries."*"]
+age = "1/3"
+"sex*age" = "2/3"
+[[invariants]]
+query = "total"
+geolevels = ["State"]
+[outputs]
+tables = ["total", "sex*age"]
+"""
+SECOND = (
+    FIRST.partition("[schema]")[0].replace('"detailed"', '"plain"')
+    + """
+[schema]
+name = "plain"
+[[schema.attributes]]
+name = "voting"
+levels = ["adult", "minor"]
+[[schema.attributes]]
+name = "gender"
+levels = ["female", "male"]
+[privacy]
+neighbours = "bounded"
+mechanism = "discrete_gaussian"
+rho = "1"
+delta = "1e-10"
+[strategy]
+rho = "1"
+[strategy.geolevels]
+State = "1/2"
+County = "1/2"
+[strategy.queries."*"]
+total = "1/5"
+voting = "1/5"
+"voting*gender" = "3/5"
+[[invariants]]
+query = "total"
+geolevels = ["State"]
+[outputs]
+tables = ["total"]
+"""
+)
+
+
+def people(rng: np.random.Generator) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "geocode": rng.choice(COUNTIES, 400),
+            "sex": rng.choice(["male", "female"], 400, p=[0.45, 0.55]),
+            "age": rng.choice(AGES, 400, p=[0.3, 0.5, 0.2]),
+        }
+    ).with_columns(
+        voting=pl.when(pl.col("age") == "0_17").then(pl.lit("minor")).otherwise(pl.lit("adult")),
+        gender=pl.col("sex"),
+    )
+
+
+def measured(folder: Path, name: str, text: str) -> Measurements:
+    (folder / f"{name}.toml").write_text(text)
+    return tallyveil.measure(folder / f"{name}.toml", folder / name, workers=1, insecure_test_key=name)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("joint")
+    people(np.random.default_rng(3)).write_parquet(folder / "people.parquet")
+    pl.DataFrame({"geocode": COUNTIES}).write_parquet(folder / "geography.parquet")
+    for name, text in (("first", FIRST), ("second", SECOND)):
+        measured(folder, name, text)
+    return folder
+
+
+def rows_of(
+    queries: Mapping[str, np.ndarray], made: Measurements
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every noisy answer as a row over the cells of both counties, its value, and its standard deviation."""
+    matrix, values, deviations = [], [], []
+    for geolevel, where in (("State", [(1, 1)]), ("County", [(1, 0), (0, 1)])):
+        for query, counted in queries.items():
+            frame = made.measurements(geolevel, query)
+            matrix += [np.kron(counties, row) for counties in where for row in counted]
+            values += frame["value"].to_list()
+            deviations += frame["variance"].sqrt().to_list()
+    return np.array(matrix, dtype=float), np.array(values), np.array(deviations)
+
+
+def test_the_joint_estimate_is_least_squares_over_both(folder, command):
+    command(
+        *("measurements", "export", folder / "first", "--layout", "tidy", "--out", folder / "tidy"),
+        *("--jointly-with", folder / "second"),
+    )
+    command("measurements", "import", folder / "tidy", "--layout", "tidy", "--out", folder / "joint")
+    made = tallyveil.open(folder / "joint")
+    assert isinstance(made, Measurements)
+    # What both spent: the sum, along any path of the tree.
+    assert float(open_measurements(made.path).plan.spent) == pytest.approx(3, rel=1e-12)
+    # Cells: male of three ages, then female; the second product numbers adults before minors, women before men.
+    cells = np.eye(6)
+    ages = np.tile(np.eye(3), 2)
+    adults = [ages[1] + ages[2], ages[0]]
+    sexes = [np.repeat([0, 1], 3), np.repeat([1, 0], 3)]
+    first = rows_of({"age": ages, "sex*age": cells}, tallyveil.open(folder / "first"))
+    second = rows_of(
+        {
+            "total": np.ones((1, 6)),
+            "voting": np.array(adults),
+            "voting*gender": np.array([adult * sex for adult in adults for sex in sexes]),
+        },
+        tallyveil.open(folder / "second"),
+    )
+    matrix, values, deviations = (np.concatenate(parts) for parts in zip(first, second, strict=True))
+    # The total of the State is exact: a row whose deviation is next to nothing.
+    matrix, values, deviations = (
+        np.vstack([matrix, np.ones(12)]),
+        np.append(values, 400),
+        np.append(deviations, 1e-5),
+    )
+    weighted = matrix / deviations[:, None]
+    wanted = np.linalg.lstsq(weighted, values / deviations, rcond=None)[0]
+    covariance = np.linalg.inv(weighted.T @ weighted)
+    answer = made.ask("sex by age by County").to_frame()
+    assert answer["estimate"].to_numpy() == pytest.approx(wanted, abs=1e-4)
+    assert answer["standard_error"].to_numpy() == pytest.approx(np.sqrt(np.diag(covariance)), rel=1e-4)
+    alone = tallyveil.open(folder / "first").ask("sex by age by County").to_frame()
+    assert (answer["standard_error"] < alone["standard_error"]).all()
+    # More men than women in a county, answered by both products together.
+    contrast = np.concatenate([np.repeat([1, -1], 3), np.zeros(6)])
+    above = made.ask("total where sex = male in A1 as share of total", threshold=0.5).to_frame()
+    assert above["estimate"].item() == pytest.approx(wanted[:3].sum() / wanted[:6].sum(), abs=1e-4)
+    county = made.area("A1")
+    counts = made.quantities({sex: county.count("sex", {"sex": sex}) for sex in ("male", "female")})
+    z = contrast @ wanted / np.sqrt(contrast @ covariance @ contrast)
+    from scipy.stats import norm
+
+    assert counts.probability_greater("male", "female") == pytest.approx(norm.cdf(z), abs=1e-3)
+    assert all(item.is_as_stated for item in made.residuals())
+    release = tallyveil.estimate(made.path, folder / "release", workers=1)
+    assert release.table("State", "total")["count"].to_list() == [400]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            ('levels = ["adult", "minor"]', 'levels = ["voter", "minor"]'),
+            "the attribute 'voting' with the levels voter, minor",
+        ),
+        (('geolevels = ["State", "County"]', 'geolevels = ["Land", "County"]'), "differ at State and Land"),
+        (("people.parquet", "fewer.parquet"), "exact totals differ"),
+    ],
+)
+def test_what_does_not_fit_is_named(folder, command, tmp_path, change, words):
+    text = SECOND.replace(*change).replace("State", "Land" if "Land" in change[1] else "State")
+    frame = pl.read_parquet(folder / "people.parquet")
+    replaced = pl.col("voting").replace("adult", "voter") if "voter" in change[1] else pl.col("voting")
+    for name, rows in (("people", frame), ("fewer", frame.head(300))):
+        rows.with_columns(replaced).write_parquet(tmp_path / f"{name}.parquet")
+    (tmp_path / "geography.parquet").write_bytes((folder / "geography.parquet").read_bytes())
+    other = measured(tmp_path, "other", text)
+    arguments = ("--layout", "tidy", "--out", tmp_path / "tidy", "--jointly-with", other.path)
+    said = command("measurements", "export", folder / "first", *arguments, code=3)
+    assert "joint-measurements" in said
+    assert words in " ".join(said.split())
+    assert not (tmp_path / "tidy").exists()
+
+
+def test_one_run_is_not_joined_with_itself(folder, command, tmp_path):
+    arguments = ("--layout", "tidy", "--out", tmp_path / "tidy", "--jointly-with", folder / "first")
+    assert "drawn by one run" in " ".join(
+        command("measurements", "export", folder / "first", *arguments, code=3).split()
+    )
