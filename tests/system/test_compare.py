@@ -159,6 +159,15 @@ def test_a_wrong_file_is_refused_before_records_are_read(folder, command, change
     assert not (folder / "wrong").exists()
 
 
+def test_bounds_on_what_coins_change_are_refused_before_records_are_read(folder, command):
+    bounds = '[[bounds]]\nname = "limits"\nquery = "age"\ngeolevel = "Block"\npath = "limits.parquet"\nmissing = "zero"\n'
+    (folder / "bounded.toml").write_text((folder / "release.toml").read_text() + bounds)
+    (folder / "coins.toml").write_text(FILE.replace('"release.toml"', '"bounded.toml"'))
+    said = command("compare", folder / "coins.toml", "--out", folder / "coins", FLAG, code=2)
+    assert "'limits'" in " ".join(said.split())
+    assert not (folder / "coins").exists()
+
+
 def test_households_and_contributors_are_read_from_the_records(folder, command):
     """Six people in three households: the swap moves whole households, and one of a pair is never alone."""
     people = pl.read_parquet(folder / "people.parquet").filter(pl.col("count") > 0)

@@ -88,7 +88,8 @@ class TopDown(Method):
             TallyveilError: as `read_public` raises it.
         """
         plan = with_budget(public.plan, self.budget)
-        stated = [(item.name, item.query) for item in (*plan.bounds, *plan.agreement)]
+        stated = [(item.name, item.query) for item in plan.bounds]
+        stated += [(item.name, item.query) for item in plan.agreement]
         for name, query in stated:
             if public.sensitive in [factor.attribute for factor in plan.query(query).named_factors]:
                 raise ConfigError(

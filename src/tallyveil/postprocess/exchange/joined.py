@@ -131,8 +131,8 @@ def _recodes(
                 ((attribute, levels),) = homes[factor.attribute].items()
                 add(factor.name, attribute, tuple(_groups(factor, list(levels.values()))))
         if not group.named_factors and _EVERYBODY not in recodes:
-            attribute = schema.attributes[0]
-            add(_EVERYBODY, attribute.name, ((_EVERYBODY, attribute.levels),))
+            first = schema.attributes[0]
+            add(_EVERYBODY, first.name, ((_EVERYBODY, first.levels),))
     return recodes
 
 
