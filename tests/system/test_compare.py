@@ -160,7 +160,9 @@ def test_a_wrong_file_is_refused_before_records_are_read(folder, command, change
 
 
 def test_bounds_on_what_coins_change_are_refused_before_records_are_read(folder, command):
-    bounds = '[[bounds]]\nname = "limits"\nquery = "age"\ngeolevel = "Block"\npath = "limits.parquet"\nmissing = "zero"\n'
+    bounds = (
+        '[[bounds]]\nname = "limits"\nquery = "age"\ngeolevel = "Block"\npath = "no.csv"\nmissing = "zero"\n'
+    )
     (folder / "bounded.toml").write_text((folder / "release.toml").read_text() + bounds)
     (folder / "coins.toml").write_text(FILE.replace('"release.toml"', '"bounded.toml"'))
     said = command("compare", folder / "coins.toml", "--out", folder / "coins", FLAG, code=2)
