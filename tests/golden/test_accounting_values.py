@@ -151,13 +151,10 @@ def test_census_redistricting_and_dhc() -> None:
     from tallyveil.budget.presets import load_strategy_preset
 
     strategy = load_strategy_preset("redistricting-us").strategy
-    released = compose(strategy.event(), neighbours=strategy.neighbours, engine="gridded").epsilon("1e-10")
-    assert released.width < 2e-5
+    released = compose(strategy.event(), neighbours=strategy.neighbours).epsilon("1e-10")
+    assert released.width < 2e-9
     # What the certificate of the release says is 17.14 by the best conversion of zCDP.
     assert 16.4651 < released.lower <= released.upper < 16.4652
-    closed = compose(strategy.event(), neighbours=strategy.neighbours).epsilon("1e-10")
-    assert closed.lower <= released.upper
-    assert released.lower <= closed.upper
 
 
 def test_dhc_persons() -> None:

@@ -144,23 +144,6 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
             lambda: compose(PoissonSampled(Gaussian(1), "1/100"), neighbours=UNBOUNDED, engine="direct"),
         ),
     ],
-    ("accounting: what is composed", SolverError, "solver"): [
-        (
-            "too small for this engine",
-            lambda: compose(
-                Gaussian(1), DiscreteGaussian("1e-9"), neighbours=UNBOUNDED, engine="gridded"
-            ).delta(1),
-        ),
-        (
-            "takes 1000000001 values",
-            lambda: compose(
-                DiscreteLaplace(Fraction(10**12), 10**9),
-                DiscreteLaplace(Fraction(10**12 + 39), 10**9),
-                neighbours=UNBOUNDED,
-                engine="gridded",
-            ).epsilon("1e-6"),
-        ),
-    ],
     ("accounting: what has no finite cost", BudgetError, "budget"): [
         (
             r"no finite cost \(a look\)",

@@ -10,6 +10,7 @@ by two evaluations beside it, which need nothing from the search.
 import math
 from fractions import Fraction
 
+from tallyveil.accounting.engines.cells import Cells
 from tallyveil.accounting.engines.choose import first_asked
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
@@ -95,7 +96,7 @@ def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float
 def _rough(engine: LossEngine) -> LossEngine:
     """An engine of the same losses to search with, where the engine itself takes long at each place."""
     first = first_asked(engine)
-    return first.rough() if isinstance(first, Dithered) else engine
+    return first.rough() if isinstance(first, Dithered | Cells) else engine
 
 
 def _of_parts(engine: WithFailure | Between, factors: Law, delta: Fraction) -> Bounds:

@@ -32,8 +32,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.accounting.engines.cells import Cells
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.tails import (
     LossEngine,
     ManyBounds,
@@ -231,7 +231,7 @@ class _Search:
         self.upper[which] = np.minimum(self.upper[which], np.maximum(upper, 0.0))
 
 
-OFF_LATTICE = ("dithered", "gridded", "renyi")
+OFF_LATTICE = ("dithered", "cells", "renyi")
 """Names of the engines whose bounds of delta are much closer than those of both probabilities."""
 
 _NO_ERROR = 1e-300
@@ -318,7 +318,7 @@ def _on_lattice(
 def knot_at(engine: LossEngine, law: Law, count: int) -> NDArray[np.float64]:
     """Type I errors at which to draw the trade-off function: they belong to evenly spread losses."""
     # Without quick levels of tests: points of a cosine, closer at both ends, where the curve bends.
-    if isinstance(engine, Between | WithFailure | Gridded):
+    if isinstance(engine, Between | WithFailure | Cells):
         return (np.cos(np.linspace(math.pi, 0, count + 2)[1:-1]) + 1) / 2
     if not law:
         return np.linspace(0, 1, count + 2)[1:-1]

@@ -288,12 +288,10 @@ class MixtureLoss:
     Attributes:
         variance: Of the noise, exact.
         shares: Each distance, exact and above 0, with its probability; in ascending order, with sum 1.
-        is_integer: Whether the noise is discrete Gaussian noise, and the distances are whole numbers.
     """
 
     variance: Fraction
     shares: tuple[tuple[Fraction, Fraction], ...]
-    is_integer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

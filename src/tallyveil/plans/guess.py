@@ -25,7 +25,7 @@ _SLOW: Final = {"gridded", "shared"}
 
 _FROM_COST: Final = {"zcdp", "renyi", "pure", "rounded_fft", *_SLOW}
 """Engines of a stated guarantee whose epsilon does not come from composed laws, or takes long to compute. Releases of
-earlier versions name `rounded_fft`."""
+earlier versions name `rounded_fft` and `gridded`."""
 
 _ROUNDING: Final = 1e-12
 """More than the rounding errors of a few operations on floats between 0 and 1."""

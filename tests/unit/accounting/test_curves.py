@@ -11,9 +11,9 @@ from scipy.stats import norm
 
 from tallyveil.accounting import curves, envelope
 from tallyveil.accounting.curves import betas_at, knot_at, search_cost, zcdp_cost
+from tallyveil.accounting.engines.cells import Cells
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.moments import certified_log_moment, log_moment
 from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
@@ -278,7 +278,7 @@ def test_off_the_lattice_the_trade_off_function_follows_from_delta_alone() -> No
 
 def test_without_close_bounds_of_delta_beta_stays_between_0_and_1_less_alpha() -> None:
     class Blank(DeltaByTails):
-        name = "gridded"
+        name = "cells"
 
         def log_tails(self, epsilon) -> Tails:
             unknown = Bounds(-math.inf, 0.0)
@@ -387,6 +387,6 @@ def test_slopes_are_enclosed_however_large_the_loss() -> None:
 
 
 def test_levels_where_losses_are_not_known_lie_closer_at_both_ends() -> None:
-    levels = knot_at(Gridded((LaplaceLoss(Fraction(2), 1, 1),)), (), 7)
+    levels = knot_at(Cells((LaplaceLoss(Fraction(2), 1, 1),)), (), 7)
     wanted = [(1 - math.cos(math.pi * i / 8)) / 2 for i in range(1, 8)]
     assert levels.tolist() == pytest.approx(wanted)

@@ -77,9 +77,7 @@ def test_refused_alphas(alpha) -> None:
         guarantee(GAUSSIAN).beta(alpha)
 
 
-@pytest.mark.parametrize(
-    "engine", [name for name in ENGINES if name not in {"direct", "dithered", "gridded"}]
-)
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name not in {"direct", "dithered", "cells"}])
 def test_engines_agree_on_a_small_composition(engine) -> None:
     found = guarantee(GAUSSIAN, engine=engine)
     assert found.engines == (engine,) or engine == "auto"

@@ -27,9 +27,9 @@ from tallyveil.accounting import (
 )
 from tallyveil.accounting.calibration import scaled
 from tallyveil.accounting.engines.ball_tails import OneSample
-from tallyveil.accounting.engines.choose import engine_for, standing
+from tallyveil.accounting.engines.cells import Cells
+from tallyveil.accounting.engines.choose import engine_for
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.losses import ChoiceLoss, FailureLoss, SampledLoss, mirrored
 from tallyveil.errors import BudgetError
 
@@ -171,21 +171,21 @@ EVENTS = [
 
 
 @pytest.mark.parametrize(("event", "added"), EVENTS)
-def test_the_contour_the_grid_and_one_sample_agree(event, added: bool) -> None:
+def test_the_contour_cells_and_one_sample_agree(event, added: bool) -> None:
     law = tuple(loss for loss in loss_law_of(event) if isinstance(loss, SampledLoss))
     law = mirrored(law) if added else law
-    contour, grid = Dithered.build(law, 1e-7), Gridded(standing(law, covering=True))
+    contour, cells = Dithered.build(law, 1e-7), Cells(law, 200)
     assert contour is not None
     for epsilon in (Fraction(-1, 2), Fraction(1, 2), Fraction(3, 2)):
-        fine, rough = contour.log_deltas([epsilon])[0], grid.log_deltas([epsilon])[0]
+        fine, rough = contour.log_deltas([epsilon])[0], cells.log_deltas([epsilon])[0]
         assert fine.lower <= rough.upper <= fine.upper + 0.02
     single = tuple(
         SampledLoss(loss.base, loss.probability, added=loss.added, changed=loss.changed) for loss in law
     )
-    one, grid = OneSample.build(single), Gridded(standing(single, covering=True))
+    one, cells = OneSample.build(single), Cells(single, 200)
     assert one is not None
     for epsilon in (Fraction(-1, 50), Fraction(1, 100), Fraction(1, 4)):
-        fine, rough = one.log_tails(epsilon).log_delta, grid.log_deltas([epsilon])[0]
+        fine, rough = one.log_tails(epsilon).log_delta, cells.log_deltas([epsilon])[0]
         assert fine.lower <= rough.upper <= fine.upper + 0.02
 
 

@@ -31,9 +31,9 @@ from tallyveil.accounting import (
 )
 from tallyveil.accounting.calibration import scaled
 from tallyveil.accounting.engines.ball_tails import OneSample
-from tallyveil.accounting.engines.choose import engine_for, standing
+from tallyveil.accounting.engines.cells import Cells
+from tallyveil.accounting.engines.choose import engine_for
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.sampled import atoms_of_sample, fall_of_sample, log_moment_of_sample
 from tallyveil.accounting.losses import SampledLoss, mirrored
 from tallyveil.errors import BudgetError
@@ -123,7 +123,7 @@ def test_one_sample_of_normal_noise_is_such_an_answer() -> None:
     assert isinstance(engine_for(law, "auto", 1e-9), OneSample)
     assert law == loss_law_of(MixtureOfGaussians(2, [1, 0], ["1/7", "6/7"]))
     for way in (law, mirrored(law)):
-        found, other = engine_for(way, "auto", 1e-9), engine_for(way, "gridded", 1e-9)
+        found, other = engine_for(way, "auto", 1e-9), Cells(way, 200)
         for epsilon in (Fraction(-1, 20), Fraction(1, 50), Fraction(1)):
             fine, rough = found.log_tails(epsilon), other.log_tails(epsilon)
             for name in ("log_first", "log_second", "log_delta"):
@@ -209,28 +209,16 @@ def test_two_answers_by_the_second_one_given_the_first(event) -> None:
 
 @pytest.mark.parametrize("event", MIXTURES[:3])
 @pytest.mark.parametrize("added", [False, True])
-def test_the_grid_and_the_contour_agree(event, added: bool) -> None:
+def test_cells_and_the_contour_agree(event, added: bool) -> None:
     law = loss_law_of(MixtureOfGaussians(event.variance, event.sensitivities, event.probabilities, 40))
     law = mirrored(law) if added else law
-    contour, grid = engine_for(law, "dithered", 1e-9), engine_for(law, "gridded", 1e-9)
+    contour, cells = engine_for(law, "dithered", 1e-9), Cells(law, 200)
     assert isinstance(contour, Dithered)
     for epsilon in (1.0, 5.0):
-        fine, rough = contour.log_deltas([epsilon])[0], grid.log_deltas([epsilon])[0]
+        fine, rough = contour.log_deltas([epsilon])[0], cells.log_deltas([epsilon])[0]
         assert rough.lower <= fine.upper
         assert fine.lower <= rough.upper
         assert rough.upper <= fine.upper + 0.02
-
-
-def test_integer_noise_stands_on_the_safe_side() -> None:
-    """Distances without a common unit are rounded up for the upper bound, and down for the lower one."""
-    law = loss_law_of(MixtureOfGaussians(3, ["1/977", "3/991", 1], ["1/2", "1/4", "1/4"]))
-    upper, lower = (Gridded(standing(law, covering=covering)) for covering in (True, False))
-    truth = OneSample.build(law)
-    assert truth is not None
-    for epsilon in (Fraction(0), Fraction(1), Fraction(3)):
-        exact = truth.log_tails(epsilon).log_delta
-        assert lower.log_deltas([epsilon])[0].lower <= exact.upper
-        assert exact.lower <= upper.log_deltas([epsilon])[0].upper
 
 
 def test_a_vector_costs_no_more_than_its_lengths_in_one_line() -> None:

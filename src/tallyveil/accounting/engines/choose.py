@@ -24,9 +24,9 @@ Any other law is taken apart:
    which the contour then falls (`Conditioned`). Then larger widths are tried.
 7. Discrete Laplace noise with very many steps: real Laplace noise that covers it stands for it in the upper bounds, and
    real Laplace noise that it covers in the lower bounds (docs/proofs/real-noise.md, section 2).
-8. Samples that no contour takes, such as those of very narrow or very wide noise, are listed and moved to a grid.
-   Real-valued noise has no list. Integer noise that covers it stands for it in the upper bounds, and integer noise that
-   it covers in the lower bounds.
+   So does real normal noise for discrete Gaussian noise of large variance on samples.
+8. Few samples that hardly ever hold a record, and those that no contour takes, such as samples of very narrow noise,
+   are cut into cells (`Cells`).
 9. What remains has too many frequencies without any sample, as 10^9 answers that protect nobody have. Renyi divergences
    bound delta from above, and nothing is claimed from below.
 """
@@ -41,10 +41,10 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 
 from tallyveil.accounting.engines.ball_tails import Countable, Enumeration, Normal, OneSample, Proved
+from tallyveil.accounting.engines.cells import MOST_VARIANCE, Cells
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import FEW_NODES, LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper, WithFailure
-from tallyveil.accounting.engines.gridded import LENGTH, Gridded, Listable
 from tallyveil.accounting.engines.halves import Halves
 from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
 from tallyveil.accounting.engines.quadrature import Quadrature
@@ -72,10 +72,8 @@ from tallyveil.accounting.losses import (
     LaplaceLoss,
     Law,
     LossFactor,
-    MixtureLoss,
     NormalLoss,
     ResponseLoss,
-    SampleBase,
     SampledLoss,
     SelectedLoss,
     cost_hint,
@@ -99,7 +97,7 @@ ENGINES: Final = (
     "tilted_fft",
     "dithered",
     "direct",
-    "gridded",
+    "cells",
     "proved",
 )
 """What may be asked for."""
@@ -113,14 +111,18 @@ _WIDE_OFF_LATTICE: Final = 0.01
 delta are wide too."""
 
 _WIDE_OF_SAMPLES: Final = 0.5
-"""The same for random samples, of which the grid knows little more than the contour where the latter knows delta."""
+"""The same for random samples, of which cells know little more than the contour where the latter knows delta."""
 
 _WIDEST: Final = 1e-3
 """Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
 1e-9."""
 
-_WIDEST_OF_SAMPLES: Final = 1e-4
-"""The same of random samples, of which the grid knows more than at a larger width."""
+_WIDEST_OF_SAMPLES: Final = 1e-6
+"""The same of random samples, of which cells know more than at a larger width."""
+
+_RARE: Final = Fraction(1, 32)
+"""The number of samples that hold a record, on average, up to which they are cut into cells. Nearly all of their losses
+lie so close to 0 that a contour has very many nodes."""
 
 _MANY_NODES: Final = 1 << 18
 """Nodes of a usual contour from which a larger width is tried, if the width that was asked for is out of reach. A
@@ -135,17 +137,8 @@ _FINE_STEPS: Final = 1 << 8
 with the largest loss l those of both bounds differ by (l / steps)^2 / 4, which is 4e-6 l^2 at most; for n answers by n
 times that."""
 
-STEPS: Final = 10_000
-"""Standard deviation of the integer noise that stands for normal noise, about."""
-
-SLACK: Final = 4
-"""By how much its variance differs from that of the normal noise."""
-
-PIECES: Final = 1 << 14
-"""Steps that an answer moves whose integer noise stands for Laplace noise."""
-
-_FINE_VARIANCE: Final = 10**8
-"""Variance from which normal noise stands for integer noise on a grid: a list would have 2.4e5 atoms or more."""
+_SLACK_OF_VARIANCE: Final = 4
+"""By how much the variance of normal noise differs from that of the discrete Gaussian noise for which it stands."""
 
 _LEAST_DELTA: Final = Fraction(1, 10**310)
 """The least delta that a second enumeration resolves, below every normal float. It takes ten times as many bits."""
@@ -159,9 +152,6 @@ few more nodes."""
 
 _LEAST_REST: Final = 10**300
 """One over the least probability of no failure that is taken: its logarithm must be a float."""
-
-_LARGEST_SPREAD: Final = 1 << 17
-"""One over the least mu of normal noise that gets a stand-in of its own; one that costs less counts as this much."""
 
 _FEW_ANSWERS: Final = 1 << 14
 """Bits of the denominators of all failures up to which their probability is computed as an exact fraction."""
@@ -279,7 +269,7 @@ def engine_for(law: Law, wanted: str, width: float) -> LossEngine:
     rest = further(law)
     if not rest:
         return choose_engine(of_integers(law), wanted, width)
-    if wanted in ENGINES and wanted not in {"auto", "dithered", "direct", "gridded"}:
+    if wanted in ENGINES and wanted not in {"auto", "dithered", "direct", "cells"}:
         raise BudgetError(
             f"the engine {wanted} takes integer noise only, and there is other noise. Ask for 'auto', which chooses an "
             "engine that can."
@@ -367,7 +357,7 @@ def _by_transform(law: Law, width: float) -> LossEngine:
             # Without a second engine the bounds stay as wide as they are.
             return FallbackEngine(
                 engine,
-                lambda: _conditioned(law, width) or (_on_grid(law) if sampled else engine),
+                lambda: _conditioned(law, width) or (sampled and Cells.build(law)) or engine,
                 _WIDE_OF_SAMPLES if sampled else _WIDE_OFF_LATTICE,
             )
         case Enumeration() | Halves() if not engine.is_whole:
@@ -396,32 +386,45 @@ def _has_samples(law: Law) -> bool:
 
 
 def _last(law: Law) -> LossEngine:
-    """Samples on a grid; for all other losses upper bounds alone."""
-    return _on_grid(law) if _has_samples(law) else _upper_alone(law)
+    """Samples in cells; for all other losses upper bounds alone."""
+    return (_has_samples(law) and Cells.build(law)) or _upper_alone(law)
+
+
+def _rare(law: Law, width: float) -> Cells | None:
+    """Samples in cells that hardly ever hold a record."""
+    samples = [loss for loss in law if isinstance(loss, SampledLoss)]
+    held = sum((loss.multiplicity * loss.probability for loss in samples), Fraction(0))
+    return Cells.build(law) if len(samples) == len(law) and held <= _RARE else None
 
 
 def _between_real(law: Law, width: float) -> Between | None:
-    """Bounds with real Laplace noise in the place of discrete Laplace noise with very many steps, if there is any."""
+    """Bounds with real noise in the place of integer noise that takes very many values, if there is any."""
     upper, lower = (
-        merged_law(
-            tuple(
-                ExponentialLoss(
-                    # By real-noise.md, section 2, it lies between these two.
-                    -loss.offset + (1 / (4 * loss.scale**2) if covering else 0),
-                    loss.multiplicity,
-                )
-                if isinstance(loss, LaplaceLoss) and loss.sensitivity >= _FINE_STEPS
-                else loss
-                for loss in law
-            )
-        )
-        for covering in (True, False)
+        merged_law(tuple(_as_real(loss, covering=covering) for loss in law)) for covering in (True, False)
     )
     if upper == lower:
         return None
     # Failures on samples were counted before, and must not be taken out again.
     engines = [_without_rho(part, "auto", width) for part in (upper, lower)]
     return Between(engines[0], engines[1], upper, lower, _chord(law))
+
+
+def _as_real(loss: AnyLoss, *, covering: bool) -> AnyLoss:
+    """A loss of real noise that costs no less, or no more, than fine integer noise (real-noise.md, section 2)."""
+    match loss:
+        case LaplaceLoss() if loss.sensitivity >= _FINE_STEPS:
+            return ExponentialLoss(
+                -loss.offset + (1 / (4 * loss.scale**2) if covering else 0), loss.multiplicity
+            )
+        case SampledLoss(GaussianLoss() as base) if base.variance > MOST_VARIANCE:
+            variance = base.variance + (-_SLACK_OF_VARIANCE if covering else _SLACK_OF_VARIANCE)
+            return replace(loss, base=NormalLoss(base.sensitivity**2 / variance))
+        case SampledLoss(LaplaceLoss() as base):
+            real = _as_real(base, covering=covering)
+            assert isinstance(real, LaplaceLoss | ExponentialLoss)
+            return replace(loss, base=real)
+        case _:
+            return loss
 
 
 def _has_lattice(factors: tuple[LossFactor, ...]) -> bool:
@@ -510,19 +513,6 @@ def _has_gaussian(law: Law) -> bool:
     return any(isinstance(loss, GaussianLoss) and loss.variance >= LEAST_VARIANCE for loss in law)
 
 
-def _on_grid(law: Law) -> LossEngine:
-    """The grid of samples and of losses beside them, with integer noise in the place of what cannot be listed."""
-    upper, lower = (
-        standing(without_fine(law, covering=covering), covering=covering) for covering in (True, False)
-    )
-    # Nothing stands in for anything: one law gives both bounds, at half the time.
-    if upper == lower:
-        return Gridded(upper, LENGTH)
-    # A lower bound may leave a loss out; without any, nothing is claimed from below.
-    least = Gridded(lower, LENGTH) if lower else NoLoss()
-    return Between(Gridded(upper, LENGTH), least, upper, lower, _chord(law))
-
-
 _Builder = Callable[[tuple[Any, ...], float], LossEngine | None]
 
 _ON_LATTICE: Final[tuple[_Builder, ...]] = (
@@ -535,6 +525,7 @@ _ON_LATTICE: Final[tuple[_Builder, ...]] = (
 _OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (
     _whole,
     _of_nobody,
+    _rare,
     _far_apart,
     _dithered,
     _cut_off,
@@ -549,7 +540,7 @@ _ASKED_FOR: Final[dict[str, _Builder]] = {
     "tilted_fft": lambda factors, _: TiltedFFT(factors),  # it says itself why it cannot
     "dithered": _dithered,  # at the width asked for and no other
     "direct": _direct,
-    "gridded": lambda factors, _: _on_grid(factors),
+    "cells": lambda law, _: Cells.build(law),
     "proved": lambda factors, _: Proved.build(factors),
 }
 """The engine that is asked for by its name."""
@@ -611,104 +602,6 @@ def _failures(law: Law) -> tuple[Fraction, Fraction]:
         ball = sum((n * (-rational(p)).log1p() for p, n in chances), rational(Fraction(0)))
         revealed = -ball.expm1()
         return max(lower_fraction(revealed), Fraction(0)), min(upper_fraction(revealed), Fraction(1))
-
-
-def without_fine(law: Law, *, covering: bool) -> Law:
-    """The law with normal noise in the place of integer noise whose losses take too many values to be listed."""
-
-    def coarse(loss: AnyLoss) -> AnyLoss:
-        match loss:
-            case GaussianLoss() if loss.variance >= _FINE_VARIANCE:
-                # By real-noise.md, section 2, it lies between N(0, V - 4) and N(0, V + 4).
-                variance = loss.variance - SLACK if covering else loss.variance + SLACK
-                return NormalLoss(loss.sensitivity**2 / variance, loss.multiplicity)
-            case SampledLoss(GaussianLoss() as base):
-                other = coarse(base)
-                assert isinstance(other, GaussianLoss | NormalLoss)
-                return replace(loss, base=other)
-            case _:
-                return loss
-
-    return merged_law(tuple(map(coarse, law)))
-
-
-def standing(law: Law, *, covering: bool) -> tuple[Listable, ...]:
-    """The law with integer noise in the place of real-valued noise.
-
-    Args:
-        law: Without failures, and without losses of which only rho is known.
-        covering: Whether the noise that stands for another costs no less than that; otherwise it costs no more.
-    """
-    listable: list[Listable] = []
-    for loss in law:
-        if isinstance(loss, SampledLoss):
-            base = loss.base and _stand(loss.base, covering)
-            # A base too small to stand for is dropped from a lower bound, unless the sample may still fail.
-            if base is not None or loss.base is None or loss.failure:
-                assert not isinstance(base, NormalLoss | ExponentialLoss)
-                listable.append(replace(loss, base=base))
-        else:
-            assert not isinstance(loss, FailureLoss | UNKNOWN_LAW)
-            stand = _stand(loss, covering)
-            if stand is not None:
-                assert not isinstance(stand, NormalLoss | ExponentialLoss | MixtureLoss | ChoiceLoss)
-                listable.append(stand)
-    return tuple(listable)
-
-
-def _stand(loss: SampleBase, covering: bool) -> SampleBase | None:
-    """Integer noise for one loss; None if it costs so little that a lower bound leaves it out."""
-    match loss:
-        case MixtureLoss():
-            return _standing_mixture(loss, covering)
-        case ChoiceLoss(parts):
-            stands = [(share, q, _stand(base, covering)) for share, q, base in parts]
-            listable = tuple((share, q, base) for share, q, base in stands if isinstance(base, GaussianLoss))
-            # A part that costs too little to stand for leaves the whole out of a lower bound.
-            return replace(loss, parts=listable) if len(listable) == len(parts) else None
-        case NormalLoss(mu_squared, n):
-            # Its list would have too many atoms. A larger mu covers it, and lower bounds leave it out.
-            if mu_squared * _LARGEST_SPREAD**2 < 1:
-                return _stand(NormalLoss(Fraction(1, _LARGEST_SPREAD**2), n), covering) if covering else None
-            # A whole number of steps; the variance then makes mu exact, so rounding it costs nothing.
-            moved = max(1, math.isqrt(math.floor(mu_squared * STEPS**2)))
-            variance = moved**2 / mu_squared
-            return GaussianLoss(variance - SLACK if covering else variance + SLACK, moved, n)
-        case ExponentialLoss(epsilon, n):
-            # So many steps that the chords of the discrete profile lie close above the one of real noise.
-            scale = PIECES / epsilon
-            if not covering:
-                # T' of real-noise.md, section 2: with it the discrete profile is nowhere above the other.
-                scale *= 4 * PIECES * scale / (4 * PIECES * scale - 1)
-            return LaplaceLoss(scale, PIECES, n)
-        case _:
-            return loss
-
-
-def _standing_mixture(loss: MixtureLoss, covering: bool) -> MixtureLoss | None:
-    """Discrete Gaussian noise for a mixture: all distances in whole steps, rounded to the safe side."""
-    most, given = loss.shares[-1][0], loss.variance
-    # As for noise with one distance: its list would have too many atoms. A smaller variance covers it.
-    if most**2 * _LARGEST_SPREAD**2 < given:
-        if not covering:
-            return None
-        given = most**2 * _LARGEST_SPREAD**2
-    steps = max(1, math.isqrt(math.floor(most**2 / given * STEPS**2)))
-    # Distances with a small common denominator are whole numbers of steps then, and nothing is rounded.
-    common = math.lcm(*(int((move / most).denominator) for move, _ in loss.shares))
-    steps = max(1, round(steps / common)) * common if common <= steps else steps
-    step = most / steps
-    shares: dict[Fraction, Fraction] = {}
-    for move, share in loss.shares:
-        whole = Fraction(math.ceil(move / step) if covering else math.floor(move / step))
-        shares[whole] = shares.get(whole, Fraction(0)) + share
-    # A lower bound moves what is rounded to 0 by nothing at all, which the caller's sample cannot say: left out.
-    if 0 in shares:
-        return None
-    variance = given / step**2
-    return MixtureLoss(
-        variance - SLACK if covering else variance + SLACK, tuple(shares.items()), is_integer=True
-    )
 
 
 def _is_one_of_fixed_size(law: Law) -> bool:

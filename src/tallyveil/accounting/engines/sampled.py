@@ -220,9 +220,9 @@ def takes_sample(loss: SampledLoss) -> bool:
         case NormalLoss(mu_squared):
             # Outside of this the rule would take too many terms, or the noise protects nobody.
             taken = _LEAST <= mu_squared <= 100
-        case MixtureLoss(variance, shares, is_integer):
+        case MixtureLoss(variance, shares):
             least, most = shares[0][0] ** 2, shares[-1][0] ** 2
-            taken = not is_integer and _LEAST * variance <= least and most <= 100 * variance
+            taken = _LEAST * variance <= least and most <= 100 * variance
             within = within or q == 1
         case GaussianLoss(variance, sensitivity):
             taken = Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance

@@ -8,10 +8,10 @@ import pytest
 
 from tallyveil.accounting.engines import choose
 from tallyveil.accounting.engines.ball_tails import Normal, OneSample
-from tallyveil.accounting.engines.choose import NoLoss, _failures, engine_for, standing, without_fine
+from tallyveil.accounting.engines.cells import Cells
+from tallyveil.accounting.engines.choose import _as_real, _failures, engine_for
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.engines.halves import Halves
 from tallyveil.accounting.losses import (
     ConcentratedLoss,
@@ -45,89 +45,49 @@ def laplace_log_rest(loss: LaplaceLoss, epsilon: Fraction) -> mpmath.mpf:
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(3, 2), Fraction(40)])
-def test_discrete_laplace_noise_costs_no_less_and_no_more_than_that_of_real_numbers(
-    epsilon: Fraction,
-) -> None:
-    (covering,), (covered,) = (
-        standing((ExponentialLoss(epsilon, 3),), covering=side) for side in (True, False)
-    )
-    assert isinstance(covering, LaplaceLoss)
-    assert isinstance(covered, LaplaceLoss)
-    assert covering.multiplicity == covered.multiplicity == 3
-    assert covering.sensitivity / covering.scale == epsilon
+def test_real_laplace_noise_costs_no_less_and_no_more_than_fine_integer_noise(epsilon: Fraction) -> None:
+    fine = LaplaceLoss(2**14 / epsilon, 2**14, 1)
+    covering, covered = (_as_real(fine, covering=side) for side in (True, False))
+    assert isinstance(covering, ExponentialLoss)
+    assert isinstance(covered, ExponentialLoss)
+    assert covered.epsilon == epsilon
     with mpmath.workdps(60):
         for share in ("0", "0.1234567", "0.87", "-0.4", "0.99"):
             at = epsilon * Fraction(share)
             # 1 - delta = exp((at - epsilon) / 2) for real numbers.
-            real = mpmath.mpf((at - epsilon).numerator) / (at - epsilon).denominator / 2
-            low, high = laplace_log_rest(covering, at), laplace_log_rest(covered, at)
-            assert low <= real * (1 - mpmath.mpf("1e-50")) + mpmath.mpf("1e-50")
-            assert real <= high
+            high, low = (
+                mpmath.mpf((at - real.epsilon).numerator) / (at - real.epsilon).denominator / 2
+                for real in (covered, covering)
+            )
+            truth = laplace_log_rest(fine, at)
+            assert low <= truth * (1 - mpmath.mpf("1e-50")) + mpmath.mpf("1e-50")
+            assert truth <= high + mpmath.mpf("1e-50")
             assert high - low < float(epsilon) ** 2 / 2**28
 
 
-@pytest.mark.parametrize("mu_squared", [Fraction(1, 7), Fraction(3), Fraction(900)])
-def test_discrete_noise_stands_for_normal_noise_on_either_side(mu_squared: Fraction) -> None:
-    """Of almost the same mu squared: a little more for the upper bound, a little less for the lower one."""
-    (more,), (less,) = (standing((NormalLoss(mu_squared, 5),), covering=side) for side in (True, False))
-    assert isinstance(more, GaussianLoss)
-    assert isinstance(less, GaussianLoss)
-    for one in (more, less):
-        assert one.multiplicity == 5
-        assert one.variance > 10**7
-    with_four = [
-        Fraction(one.sensitivity**2) / (one.variance + side * 4) for one, side in ((more, 1), (less, -1))
-    ]
-    assert with_four == [
-        mu_squared,
-        mu_squared,
-    ]  # docs/proofs/real-noise.md, section 2: four is added or taken off
-
-
-def test_normal_noise_that_costs_next_to_nothing() -> None:
-    tiny, least = NormalLoss(Fraction(1, 10**20), 2), NormalLoss(Fraction(1, 2**34), 2)
-    assert standing((tiny,), covering=False) == ()
-    assert standing((tiny,), covering=True) == standing((least,), covering=True) != ()
-    sampled = SampledLoss(replace_multiplicity(tiny), Fraction(1, 3))
-    assert standing((sampled,), covering=False) == ()
-    (kept,) = standing((sampled,), covering=True)
-    assert kept == SampledLoss(standing((replace_multiplicity(least),), covering=True)[0], Fraction(1, 3))
-    failing = SampledLoss(None, Fraction(1, 3), Fraction(1, 10))
-    assert standing((failing,), covering=False) == standing((failing,), covering=True) == (failing,)
-
-
-def replace_multiplicity(loss: NormalLoss) -> NormalLoss:
-    return NormalLoss(loss.mu_squared)
-
-
-def test_fine_integer_noise_is_taken_as_normal_noise_on_either_side() -> None:
-    fine, coarse = GaussianLoss(Fraction(10**8), 10**4, 2), GaussianLoss(Fraction(10**8 - 1), 10**4, 2)
-    assert without_fine((coarse, RESPONSE), covering=True) == (coarse, RESPONSE)
-    assert without_fine((fine,), covering=True) == (NormalLoss(2 * Fraction(10**8, 10**8 - 4)),)
-    assert without_fine((fine,), covering=False) == (NormalLoss(2 * Fraction(10**8, 10**8 + 4)),)
-    one = GaussianLoss(Fraction(10**8), 10**4, 1)
-    (sampled,) = without_fine((SampledLoss(one, Fraction(1, 2)),), covering=True)
-    assert sampled == SampledLoss(NormalLoss(Fraction(10**8, 10**8 - 4)), Fraction(1, 2))
+def test_real_noise_stands_for_fine_integer_noise_on_samples() -> None:
+    law = SampledLoss(GaussianLoss(Fraction(10**8), 10**4, 1), Fraction(1, 2), multiplicity=3)
+    for covering, variance in ((True, 10**8 - 4), (False, 10**8 + 4)):
+        real = _as_real(law, covering=covering)
+        assert real == SampledLoss(NormalLoss(Fraction(10**8, variance)), Fraction(1, 2), multiplicity=3)
+    coarse = SampledLoss(GaussianLoss(Fraction(10**5), 100, 1), Fraction(1, 2))
+    alone = GaussianLoss(Fraction(10**8), 10**4, 1)
+    for loss in (coarse, alone, RESPONSE, SampledLoss(None, Fraction(1, 2), Fraction(1, 3))):
+        assert _as_real(loss, covering=True) == loss
+    on_sample = SampledLoss(LaplaceLoss(Fraction(500), 1000, 1), Fraction(1, 2))
+    assert _as_real(on_sample, covering=False) == SampledLoss(ExponentialLoss(Fraction(2)), Fraction(1, 2))
 
 
 def test_the_engine_follows_the_losses() -> None:
     assert isinstance(engine_for((NormalLoss(Fraction(1)),), "auto", 1e-9), Normal)
     assert isinstance(engine_for((RESPONSE,), "auto", 1e-9), Halves)
-    assert isinstance(engine_for((RESPONSE,), "gridded", 1e-9), Gridded)
+    assert isinstance(engine_for((RESPONSE,), "cells", 1e-9), Cells)
     law = (RESPONSE, NormalLoss(Fraction(1)))
     assert isinstance(engine_for(law, "auto", 1e-9), Dithered)
-    both = engine_for(law, "gridded", 1e-9)
-    assert isinstance(both, Between)
-    assert both.upper.log_deltas([1.0])[0].upper > both.lower.log_deltas([1.0])[0].lower
-    # The chords are a fiftieth of the standard deviation, here of rho = 1/2 + 1/2.
-    assert both.chord == pytest.approx(0.02 * math.sqrt(2 * (0.5 + 0.5)))
-    nearly_none = engine_for((NormalLoss(Fraction(1, 10**20)), RESPONSE), "gridded", 1e-9)
-    assert isinstance(nearly_none, Between)
+    rare = SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 1000), multiplicity=31)
+    assert isinstance(engine_for((rare,), "auto", 1e-9), Cells)
     one = (SampledLoss(NormalLoss(Fraction(1, 10**20)), Fraction(1, 3)),)
     assert isinstance(engine_for(one, "auto", 1e-9), OneSample)
-    alone = engine_for(one, "gridded", 1e-9)
-    assert isinstance(alone, Between)
-    assert isinstance(alone.lower, NoLoss)
     with_failure = engine_for((FailureLoss(Fraction(1, 10)), RESPONSE), "auto", 1e-9)
     assert isinstance(with_failure, WithFailure)
     assert with_failure.law == (RESPONSE,)

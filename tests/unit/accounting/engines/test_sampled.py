@@ -13,6 +13,7 @@ from tests.samples import ten
 
 from tallyveil.accounting import compose
 from tallyveil.accounting.engines.ball_tails import Enumeration, OneSample
+from tallyveil.accounting.engines.cells import Cells
 from tallyveil.accounting.engines.choose import engine_for
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.moments import log_chance_of_greatest
@@ -233,11 +234,11 @@ MANY: tuple[Law, ...] = (
     ],
     ids=str,
 )
-def test_many_samples_agree_with_the_grid(law: Law) -> None:
-    engine, grid = engine_for(law, "auto", 1e-9), engine_for(law, "gridded", 1e-9)
+def test_many_samples_agree_with_cells(law: Law) -> None:
+    engine, cells = engine_for(law, "auto", 1e-9), Cells(law, 200)
     assert engine.name == "dithered"
     for epsilon in (0.3, 1.0, 2.5):
-        near, far = engine.log_deltas([epsilon])[0], grid.log_deltas([epsilon])[0]
+        near, far = engine.log_deltas([epsilon])[0], cells.log_deltas([epsilon])[0]
         assert near.lower <= far.upper
         assert far.lower <= near.upper
         assert near.width < 1e-6
