@@ -44,7 +44,9 @@ PEER_INTERVAL = 1e-4
 
 
 PEERED = ("eight levels", "Gaussian and Laplace")
-ASKED = tuple(engine for engine in ENGINES if engine not in {"proved", "cells"})  # minutes for a whole release
+ASKED = tuple(
+    engine for engine in ENGINES if engine not in {"proved", "cells"}
+)  # minutes for a whole release
 
 # Nobody needs closer bounds of epsilon than this; among engines that reach it the fastest is the best.
 CLOSE = 1e-6

@@ -274,15 +274,12 @@ def _spread(places: Floats, lengths: Floats, weights: Floats, count: int) -> Flo
 
 def _moves_of(base: object) -> list[tuple[float, float]]:
     """By how many standard deviations the record moves normal noise, and the logarithms of their probabilities."""
-    match base:
-        case NormalLoss(mu_squared):
-            return [(math.sqrt(mu_squared), 0.0)]
-        case GaussianLoss(variance, sensitivity):
-            return [(math.sqrt(sensitivity**2 / variance), 0.0)]
-        case MixtureLoss(variance, shares):
-            return [(math.sqrt(move**2 / variance), log_of(share)) for move, share in shares]
-        case _:
-            raise AssertionError(base)
+    if isinstance(base, MixtureLoss):
+        return [(math.sqrt(move**2 / base.variance), log_of(share)) for move, share in base.shares]
+    if isinstance(base, GaussianLoss):
+        return [(math.sqrt(base.sensitivity**2 / base.variance), 0.0)]
+    assert isinstance(base, NormalLoss)
+    return [(math.sqrt(base.mu_squared), 0.0)]
 
 
 def _log_ratios(loss: SampledLoss, odds: Floats) -> Floats:
@@ -344,14 +341,12 @@ def _of_laplace(epsilon: arb, places: Floats, *, above: bool) -> tuple[_Ends, _C
 
 def _of_normal(base: object, places: Floats, *, above: bool) -> tuple[_Ends, _Chances]:
     """The same for normal noise; the first and the last cell reach to the ends of the line."""
-    match base:
-        case NormalLoss(mu_squared):
-            moves = [(rational(mu_squared).sqrt(), arb(1))]
-        case MixtureLoss(variance, shares):
-            unit = rational(variance).sqrt()
-            moves = [(rational(move) / unit, rational(share)) for move, share in shares]
-        case _:
-            raise AssertionError(base)
+    if isinstance(base, MixtureLoss):
+        unit = rational(base.variance).sqrt()
+        moves = [(rational(move) / unit, rational(share)) for move, share in base.shares]
+    else:
+        assert isinstance(base, NormalLoss)
+        moves = [(rational(base.mu_squared).sqrt(), arb(1))]
     whole = [arb(place) for place in places.tolist()]
     if above:
         # The place with b = 0 itself, of which a float is off.
@@ -407,7 +402,8 @@ def _of_integers(base: GaussianLoss, places: Floats) -> tuple[_Ends, _Chances]:
     edges = np.unique(np.clip(np.floor(places * sigma), first - 1, last)).astype(np.int64).tolist()
     ends: _Ends = []
     chances: _Chances = []
-    for low, high in itertools.pairwise(sorted({first - 1, *edges, last})):
+    # No cell has losses on both sides of 0: of a sample of fixed size those above count alone.
+    for low, high in itertools.pairwise(sorted({first - 1, k // 2, *edges, last})):
         inside = range(low + 1, high + 1)
         without = sum((weights[abs(y)] for y in inside), arb(0)) / total
         moved = sum((weights[abs(y - k)] for y in inside), arb(0)) / total
@@ -590,7 +586,7 @@ class _Side:
         slip = left.slip + right.slip + UNIT * float(np.abs(values).max())
         values, places = np.unique(values, return_inverse=True)
         error = UNIT * (masses.size + 2) * (1 if self.is_upper else -1)
-        summed = np.bincount(places.ravel(), weights=masses) * (1 + error)
+        summed = (np.bincount(places.ravel(), weights=masses) * (1 + error)).astype(np.float64, copy=False)
         return _Law(values, summed, _infinite(left, right), slip)
 
     def _ends(self, left: _Law, right: _Law, most: float) -> Floats:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from flint import arb
 
 from tallyveil.accounting import Gaussian, PoissonSampled, compose
 from tallyveil.accounting.engines import cells
@@ -24,6 +25,7 @@ from tallyveil.accounting.losses import (
     merged_law,
     mirrored,
 )
+from tallyveil.noise.balls import precision, rational
 
 NORMAL = NormalLoss(Fraction(1))
 MIXTURE = MixtureLoss(Fraction(2), ((Fraction(1), Fraction(1, 3)), (Fraction(2), Fraction(2, 3))))
@@ -127,6 +129,20 @@ def test_tiny_deltas_keep_their_digits() -> None:
         found = engine.log_deltas([epsilon])[0]
         assert found.width < 0.02
     assert found.upper < -200
+
+
+@pytest.mark.parametrize("places", [[-1.0, 2.0], [9.0, 11.0], [12.0, 13.0]])
+def test_no_cell_of_integer_noise_has_losses_on_both_sides_of_0(places: list[float]) -> None:
+    """So that a sample of fixed size leaves out no loss above 0, wherever its cells are cut."""
+    loss = SampledLoss(GaussianLoss(Fraction(4), 21, 1), Fraction(1, 3), changed=True)
+    with precision(192):
+        found = cells._all_cells(loss, lambda _: np.array(places))
+        plain = Fraction(-1, 8)
+        weights = {y: (rational(plain) * (y * y)).exp() for y in range(-80, 81)}
+        above = sum((weights[y] for y in range(11, 81)), arb(0)) / sum(weights.values(), arb(0))
+        upper = [cell for cell in found if not cell.least < 1 and cell.most is not None]
+        held = sum((cell.second for cell in upper if cell.least > 1), arb(0))
+    assert float(held) == pytest.approx(float(above), rel=1e-12)
 
 
 @pytest.mark.parametrize("is_upper", [True, False])
