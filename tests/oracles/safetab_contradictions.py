@@ -48,7 +48,8 @@ def coarse(table: tuple[int, dict], detail: int) -> dict:
 
 def contradictions(t1: pl.DataFrame, t2: pl.DataFrame, column: str, slack: float) -> list[tuple]:
     """The rules that the numbers of a column break by more than `slack`."""
-    found, groups = [], tables(t1, t2, column)
+    found: list[tuple] = []
+    groups = tables(t1, t2, column)
     for key, (detail, numbers) in groups.items():
         if not detail:
             continue

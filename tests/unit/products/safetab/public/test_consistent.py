@@ -41,7 +41,10 @@ class Country:
         self.out = folder / "out"
         key = insecure_key("consistent")
         run_safetab(self.params, self.data, self.out, test_key=key, coterminous_once=once)
-        self.tables = tuple(pl.read_parquet(self.out / f"{name}-us.parquet") for name in ("t1", "t2"))
+        self.tables = (
+            pl.read_parquet(self.out / "t1-us.parquet"),
+            pl.read_parquet(self.out / "t2-us.parquet"),
+        )
         self.all_regions = read_regions(self.data, read_plan(self.params).config)
         self.regions = self.all_regions["US"]
         self.iterations = iteration_codes(self.params)
@@ -58,7 +61,7 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+@pytest.fixture(scope="module", params=list(CASES.values()), ids=list(CASES))
 def country(request, tmp_path_factory):
     persons, once, changes = request.param
     return Country(tmp_path_factory.mktemp("consistent"), persons, once, run_pr=False, **changes)
@@ -73,7 +76,7 @@ def plain(tmp_path_factory):
 def test_no_contradiction_is_left(country, whole):
     t1, t2, counts = country.consistent(whole=whole)
     assert counts["broken_before"] > 0
-    assert contradictions(*country.tables, "ESTIMATE", 1e-5)
+    assert contradictions(country.tables[0], country.tables[1], "ESTIMATE", 1e-5)
     assert contradictions(t1, t2, "CONSISTENT", 0 if whole else 1e-5) == []
     for before, after in zip(country.tables, (t1, t2), strict=True):
         assert after.select(before.columns).equals(before)
@@ -144,7 +147,7 @@ def test_least_squares_is_that_of_dense_algebra(plain, code):
     gain = full @ rows.T @ np.linalg.inv(rows @ full @ rows.T)
     start = np.concatenate(starts)
     wanted, after = start - gain @ (rows @ start), full - gain @ rows @ full
-    groups = groups_of(*plain.tables, plain.regions, NOTHING)
+    groups = groups_of(plain.tables[0], plain.tables[1], plain.regions, NOTHING)
     found = least_squares(groups, nation_sums(groups, plain.regions)).cells
     c1, c2, _ = plain.consistent()
     edge = 0
@@ -259,7 +262,7 @@ def test_the_nearest_point_is_that_of_another_solver(seed, whole):
 
 def test_totals_come_no_farther_from_the_truth(plain):
     """The weighted squared distance of all totals from any totals that keep the rules never grows."""
-    groups = groups_of(*plain.tables, plain.regions, NOTHING)
+    groups = groups_of(plain.tables[0], plain.tables[1], plain.regions, NOTHING)
     sums = nation_sums(groups, plain.regions)
     pairs = contained_groups(groups, contained_pairs(plain.iterations))
     linear = least_squares(groups, sums)
