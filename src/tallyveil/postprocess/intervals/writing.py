@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,7 +163,7 @@ def steps_of(
     return sorted(levels, key=lambda step: step[1]) + others[len(replaced) :]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FitTables:
     """One fit, estimated, with everything that its tables need.
 
@@ -179,9 +179,9 @@ class FitTables:
     fit: TreeEstimate
     workers: int
 
-    @property
+    @cached_property
     def questions(self) -> Questions:
-        """The answers of all tables, one table after the other."""
+        """The answers of all tables, one table after the other: the same for all geolevels and areas."""
         return self.interval_fit.questions
 
     def steps(self) -> Iterator[WritingStep]:
