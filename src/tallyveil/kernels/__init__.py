@@ -32,6 +32,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `tiles.direction` | dense matrices, in the tests (oracle) |
 | `tiles.rounding` | HiGHS's solver of linear programs (oracle) |
 | `tiles.family`, `tiles.chunk` | only through the others |
+| `tiles.on_threads` | `tiles.chunk`, which gives the same bits |
 | `posterior.moves` | the law of every table of small trees, by enumeration (oracle) |
 | `posterior.updates` | draws from the joint law of parameters and counts (oracle) |
 | `allocation.law` | every size, class, factor and table of a tiny block (oracle) |

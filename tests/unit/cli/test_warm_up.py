@@ -16,15 +16,17 @@ def test_a_release_is_made_in_a_folder_that_is_removed(tmp_path, monkeypatch):
 
     def demo(out, blocks, quiet):
         (out / "release").mkdir()
-        made.append((out.parent, blocks, quiet))
+        made.append((out, blocks, quiet))
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(warm_up, "demo", demo)
     said = CliRunner().invoke(app, ["warm-up"])
     assert said.exit_code == 0
     assert "are compiled" in said.output
-    assert made == [(tmp_path, warm_up.BLOCKS, True)]
-    assert not list(tmp_path.iterdir())
+    ((folder, *how),) = made
+    assert how == [warm_up.BLOCKS, True]
+    assert folder.parent == tmp_path
+    assert not folder.exists()
     assert CliRunner().invoke(app, ["warm-up", "--quiet"]).output == ""
     found = json.loads(CliRunner().invoke(app, ["warm-up", "--json"]).output)
     assert found == {"folder": str(kernels_folder()), "removed": False, "bytes": bytes_on_disk()}

@@ -272,15 +272,14 @@ def _rounded(
     team: _Team, source: Source, members: Integers, tables: Tables, x: Floats, counts: IntegerRows
 ) -> Integers:
     """Round every table into the counts of the family. Returns how each was rounded."""
-    kernels, ways = all_compiled(KERNELS), np.zeros(len(members), np.int64)
+    kernels = all_compiled(KERNELS)
 
-    def work(span: tuple[int, int]) -> None:
+    def work(span: tuple[int, int]) -> Integers:
         # Room of its own for numbering sets, as several threads round at once
         room = source.numbers._replace(set_of=np.full_like(source.numbers.set_of, -1))
-        _round_tables(source._replace(numbers=room), members, tables, x, counts, kernels, span, ways)
+        return _round_tables(source._replace(numbers=room), members, tables, x, counts, kernels, span)
 
-    team.each(work, team.spans)
-    return ways
+    return np.concatenate(team.each(work, team.spans))
 
 
 @njit(nogil=True, cache=True)
@@ -292,10 +291,11 @@ def _round_tables(
     counts: IntegerRows,
     kernels: TileKernels,
     span: tuple[int, int],
-    ways: Integers,
-) -> None:
+) -> Integers:
+    ways = np.zeros(span[1] - span[0], np.int64)
     for t in range(span[0], span[1]):
-        ways[t] = round_and_write(source, members[t], tables, t, x, counts, kernels)
+        ways[t - span[0]] = round_and_write(source, members[t], tables, t, x, counts, kernels)
+    return ways
 
 
 @njit(nogil=True, cache=True)
