@@ -212,8 +212,68 @@ def test_what_does_not_fit_is_named(folder, command, tmp_path, change, words):
     assert not (tmp_path / "tidy").exists()
 
 
-def test_one_run_is_not_joined_with_itself(folder, command, tmp_path):
-    arguments = ("--layout", "tidy", "--out", tmp_path / "tidy", "--jointly-with", folder / "first")
-    assert "drawn by one run" in " ".join(
-        command("measurements", "export", folder / "first", *arguments, code=3).split()
+def refused(command, tmp_path, first, second) -> str:
+    """What is said of two folders that are not joined."""
+    arguments = ("--layout", "tidy", "--out", tmp_path / "refused", "--jointly-with", second)
+    said = command("measurements", "export", first, *arguments, code=3)
+    assert "joint-measurements" in said
+    assert not (tmp_path / "refused").exists()
+    return " ".join(said.split())
+
+
+def test_exact_totals_of_different_geolevels_are_compared(folder, command, tmp_path):
+    pl.read_parquet(folder / "people.parquet").head(300).write_parquet(tmp_path / "people.parquet")
+    (tmp_path / "geography.parquet").write_bytes((folder / "geography.parquet").read_bytes())
+    at_counties = ('query = "total"\ngeolevels = ["State"]', 'query = "total"\ngeolevels = ["County"]')
+    other = measured(tmp_path, "other", SECOND.replace(*at_counties))
+    assert "exact totals differ" in refused(command, tmp_path, folder / "first", other.path)
+
+
+def test_noise_is_not_counted_twice(folder, command, tmp_path):
+    """Neither a folder with itself, nor with its own export, nor with what it was joined with."""
+    assert "counted twice" in refused(command, tmp_path, folder / "first", folder / "first")
+    tallyveil.export_measurements(
+        folder / "first", tmp_path / "tidy", layout="tidy", jointly_with=folder / "second"
     )
+    joint = tallyveil.import_measurements(tmp_path / "tidy", tmp_path / "joint", layout="tidy")
+    assert "counted twice" in refused(command, tmp_path, joint.path, folder / "second")
+    # Names of runs outlast a second export.
+    tallyveil.export_measurements(joint.path, tmp_path / "again-tidy", layout="tidy")
+    again = tallyveil.import_measurements(tmp_path / "again-tidy", tmp_path / "again", layout="tidy")
+    assert "counted twice" in refused(command, tmp_path, again.path, folder / "first")
+
+
+YES_NO = """
+[[schema.attributes]]
+name = "{}"
+levels = ["yes", "no"]
+"""
+
+
+def test_of_attributes_with_the_same_levels_the_name_decides(folder, command, tmp_path):
+    rng = np.random.default_rng(4)
+    pl.DataFrame(
+        {"geocode": rng.choice(COUNTIES, 50)}
+        | {name: rng.choice(["yes", "no"], 50) for name in ("student", "worker", "citizen")}
+    ).write_parquet(tmp_path / "people.parquet")
+    (tmp_path / "geography.parquet").write_bytes((folder / "geography.parquet").read_bytes())
+    head, tail = FIRST.partition("[[schema.attributes]]")[0], FIRST[FIRST.index("[privacy]") :]
+    for name, attributes in (
+        ("first", ("student", "worker")),
+        ("worker", ("worker",)),
+        ("citizen", ("citizen",)),
+    ):
+        text = head + "".join(map(YES_NO.format, attributes)) + tail
+        measured(
+            tmp_path,
+            name,
+            text.replace('age = "1/3"', f'{attributes[-1]} = "1/3"')
+            .replace('"sex*age" = "2/3"', 'total = "2/3"')
+            .replace(', "sex*age"]', "]"),
+        )
+    first = tmp_path / "first"
+    tallyveil.export_measurements(first, tmp_path / "tidy", layout="tidy", jointly_with=tmp_path / "worker")
+    made = tallyveil.import_measurements(tmp_path / "tidy", tmp_path / "joint", layout="tidy")
+    recodes = {recode.name: recode.attribute for recode in open_measurements(made.path).plan.schema.recodes}
+    assert recodes["worker_2"] == "worker"
+    assert "several different attributes" in refused(command, tmp_path, first, tmp_path / "citizen")

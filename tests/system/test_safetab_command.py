@@ -449,6 +449,8 @@ def test_consistent_tables_of_a_finished_run(command, inputs, tmp_path):
     code, _, said = command("consistent", params, data, "--finished", run, "--out", run)
     assert code == StoreError.exit_code
     assert "input-in-output" in said
+    code, _, said = command("consistent", params, data, "--finished", run, "--out", run / "consistent")
+    assert (code, "input-in-output" in said) == (StoreError.exit_code, True)
     published = tmp_path / "published.txt"
     published.write_text("REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT\n1|USA|1102|1234\n")
     code, said, _ = command(
@@ -478,6 +480,18 @@ def test_consistent_tables_of_a_finished_run(command, inputs, tmp_path):
     )
     assert wide["USA"].equals(wide["STATE"], null_equal=False)
     assert wide.filter(ITERATION_CODE="1102")["USA"].to_list() == [1234]
+    # A table of another run, written there before, would be taken for one of this run.
+    (out / "t1-pr.parquet").write_bytes(b"of another run")
+    assert command("consistent", params, data, "--finished", run, "--out", out)[0] == 0
+    assert not (out / "t1-pr.parquet").exists()
+    # Refused before a table is written.
+    published.write_text("REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT\n1|USA|1201|10\n1|USA|1202|9\n")
+    fresh = tmp_path / "fresh"
+    code, _, said = command(
+        *("consistent", params, data, "--finished", run, "--out", fresh, "--published", published)
+    )
+    assert "safetab-published-contradiction" in said
+    assert not list(fresh.glob("*.parquet"))
     other = tmp_path / "other"
     shutil.copytree(params, other)
     values = json.loads((other / "config.json").read_text())

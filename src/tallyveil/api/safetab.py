@@ -416,11 +416,12 @@ def make_safetab_consistent(
         TallyveilError: an input is not what it should be.
     """
     from tallyveil.products.safetab.public.consistent import write_consistent
-    from tallyveil.storage.outputs import refuse_inputs
+    from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside
 
     folder, known = Path(out), None if published is None else Path(published)
     # Inputs in the folder would be replaced by outputs.
     refuse_inputs(folder, [Path(params), Path(data), Path(finished), *([] if known is None else [known])])
+    refuse_output_inside(folder, Path(finished))
     return write_consistent(
         Path(params), Path(data), Path(finished), folder, whole=whole_numbers, published=known
     )

@@ -159,6 +159,11 @@ class Manifest(Declared):
         return self.run if self.estimated_from is None else str(self.estimated_from["run"])
 
     @property
+    def measured_by(self) -> tuple[str, ...]:
+        """Names of the runs that drew the noise. Where imported files do not name them, the import stands for them."""
+        return tuple(self.body.get("imported", {}).get("measured_by", (self.spender,)))
+
+    @property
     def file_tags(self) -> dict[str, str]:
         """Metadata of files that follow from the release."""
         return {"run": self.run, "protected": protection_tag(self.protected)}
@@ -378,6 +383,7 @@ class StatedImport(ContentInPart):
     statement: str
     description_sha256: str = ABSENT
     left_out: list[str] = ABSENT
+    measured_by: list[str] = ABSENT
 
 
 class EstimatedFrom(ContentInPart):

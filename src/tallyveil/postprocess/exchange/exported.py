@@ -159,10 +159,10 @@ def export_measurements(
 
 
 def _tags(measured: Measured) -> dict[str, str]:
-    """Metadata of every file: the run that drew the noise, and whether its key was secret."""
+    """Metadata of every file: the runs that drew the noise, and whether their keys were secret."""
     manifest = measured.manifest
     protected = "true" if manifest.protected else "false: made with an insecure test key, protects nobody"
-    return {"measured_by": manifest.spender, "protected": protected}
+    return {"measured_by": " ".join(manifest.measured_by), "protected": protected}
 
 
 class _Tidy:

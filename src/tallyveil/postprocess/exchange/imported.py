@@ -150,6 +150,8 @@ def open_published(
         "rho_of_variances": at_most(rho_of_variances(source, settings), 7),
         "statement": STATEMENT if compares else COMPUTED,
     }
+    if files.measured_by:
+        imported["measured_by"] = list(files.measured_by)
     if not compares:
         imported |= {DESCRIPTION: description.digest(), LEFT_OUT: _left_out(files, source, settings)}
     read = tuple(inputs.values())

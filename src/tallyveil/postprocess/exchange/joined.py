@@ -75,8 +75,11 @@ def join(first: Measured, second: Measured) -> Joint:
     """
     for measured in (first, second):
         _require_plain(measured)
-    if first.manifest.spender == second.manifest.spender:
-        raise _unfit(first, second, "they were drawn by one run, so that the second adds nothing")
+    if _origins(first) & _origins(second):
+        # The same noise twice would count as two independent answers, and variances would be too small.
+        raise _unfit(
+            first, second, "some of their answers were drawn by one run, so that noise would be counted twice"
+        )
     if first.plan.neighbours is not second.plan.neighbours:
         raise _unfit(first, second, "their guarantees are for different neighbours")
     hierarchies = _finer(first, second)
@@ -150,14 +153,23 @@ def _groups(factor: Factor, levels: list[tuple[str, ...]]) -> Iterable[tuple[str
         yield label, tuple(name for level in inside for name in levels[level])
 
 
+def _origins(measured: Measured) -> set[str]:
+    """What tells whether answers are the same: the runs that drew them, and the hash of imported files."""
+    imported = measured.manifest.body.get("imported")
+    return {*measured.manifest.measured_by, *([] if imported is None else [imported["source_sha256"]])}
+
+
 def _home(first: Measured, second: Measured, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
     """The attribute of the first product that has an attribute of the second, and the levels each of its levels is."""
     schema = first.plan.schema
     levels = second.plan.schema.attribute(name).levels
+    fitting = []
     for attribute in schema.attributes:
         if set(attribute.levels) == set(levels):
-            return {attribute.name: {level: (level,) for level in levels}}
-    fitting = []
+            # Of several with these levels, such as yes and no, the name tells which is meant.
+            fitting.append({attribute.name: {level: (level,) for level in levels}})
+            if attribute.name == name:
+                return fitting[-1]
     for recode in schema.recodes:
         groups = dict(recode.groups)
         whole = sum(map(len, groups.values())) == schema.attribute(recode.attribute).size
@@ -170,7 +182,7 @@ def _home(first: Measured, second: Measured, name: str) -> dict[str, dict[str, t
     ]
     if not fitting or any(other != sets[0] for other in sets):
         shown = ", ".join(levels[:8]) + (", ..." if len(levels) > 8 else "")
-        what = "no attribute or recode" if not fitting else "several different recodes"
+        what = "no attribute or recode" if not fitting else "several different attributes or recodes"
         raise _unfit(
             first,
             second,
@@ -225,15 +237,17 @@ def _is_known(first: Measured, second: Measured, table: ConstraintTable) -> bool
     """Whether the first product has the same exact totals; raises SchemaError where they differ."""
     if not table.is_exact or table.groups is not None or table.query.factor_names:
         return False
+    known = False
     for other in first.constraints:
-        alike = other.is_exact and other.groups is None and not other.query.factor_names
-        if alike and len(other.lower) == len(table.lower):
-            if not np.array_equal(other.lower[-1], table.lower[-1]):
+        if other.is_exact and other.groups is None and not other.query.factor_names:
+            # Totals of coarser geounits follow from those of finer ones.
+            both = min(len(other.lower), len(table.lower)) - 1
+            if not np.array_equal(other.lower[both], table.lower[both]):
                 raise _unfit(
                     first, second, "their exact totals differ, so that they are not of the same people"
                 )
-            return True
-    return False
+            known |= len(table.lower) <= len(other.lower)
+    return known
 
 
 def _moved(table: ConstraintTable, query: JointQuery) -> ConstraintTable:

@@ -7,7 +7,7 @@ the rows of each geounit together.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -105,6 +105,7 @@ class SourceFiles:
         geolevels: Those that the folder has, root first.
         files: The files of each geolevel and table, sorted by path.
         protected: False where a file says that its noise came from a test key.
+        measured_by: The runs that drew the noise, sorted; empty where no file names one.
         stamps: What tells each file from another in its place (`input_stamp`), before anything in it was read.
     """
 
@@ -114,6 +115,7 @@ class SourceFiles:
     geolevels: tuple[str, ...]
     files: Mapping[tuple[str, str], tuple[TableFile, ...]]
     protected: bool
+    measured_by: tuple[str, ...]
     stamps: Mapping[Path, tuple[object, ...]]
 
     def place(self, geolevel: str, table: str) -> Path:
@@ -479,10 +481,10 @@ def find_files(root: Path, form: Form, schema: Schema) -> SourceFiles:
         every.add(root / geography)
     # Before anything is read: a change after this is found by `require_unchanged`.
     stamps = {path: input_stamp(path, _WHAT) for path in sorted(every)}
-    protected = True
-    for path in (path for path in stamps if path.name != geography):
-        # One file from a test key is enough to mark the whole folder.
-        protected &= path.suffix != _PARQUET or _is_protected(path)
+    tags = [_tags_of(path) for path in stamps if path.name != geography and path.suffix == _PARQUET]
+    # One file from a test key is enough to mark the whole folder.
+    protected = all(item.get("tallyveil.protected", "true") == "true" for item in tags)
+    runs = {run for item in tags for run in item.get("tallyveil.measured_by", "").split()}
     for (_, table), items in files.items():
         for item in items:
             _require_columns(item, form, table)
@@ -493,6 +495,7 @@ def find_files(root: Path, form: Form, schema: Schema) -> SourceFiles:
         form.geolevels,
         {key: tuple(items) for key, items in files.items()},
         protected,
+        tuple(sorted(runs)),
         stamps,
     )
     return _with_geolevels(source, entries)
@@ -518,7 +521,7 @@ def _with_geolevels(files: SourceFiles, entries: Sequence[Path]) -> SourceFiles:
         raise _bad_files(
             f"{root} has no noisy measurements where the description '{form.name}' says. {_wanted(files, entries)}"
         )
-    return SourceFiles(root, form, files.schema, tuple(present), files.files, files.protected, files.stamps)
+    return replace(files, geolevels=tuple(present))
 
 
 def _has_table(files: SourceFiles, geolevel: str, table: str, entries: Sequence[Path]) -> bool:
@@ -615,13 +618,12 @@ def unreadable_file(path: Path, error: BaseException) -> StoreError:
     )
 
 
-def _is_protected(path: Path) -> bool:
-    """Whether nothing in a file's metadata says that its noise came from a test key."""
+def _tags_of(path: Path) -> dict[str, str]:
+    """The metadata of a Parquet file."""
     try:
-        tags = parquet_metadata(path)
+        return parquet_metadata(path)
     except UNREADABLE as error:
         raise unreadable_file(path, error) from None
-    return tags.get("tallyveil.protected", "true") == "true"
 
 
 def _require_columns(item: TableFile, form: Form, table: str) -> None:

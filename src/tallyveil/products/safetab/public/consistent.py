@@ -6,12 +6,14 @@ finished run are written to another folder.
 
 *Variances* are those of least squares, and nowhere larger than before.
 
-*Intervals.* The interval of the estimate covers the true count with 95 % or more. It is extended to the consistent
+*Intervals.* The interval of the estimate covers the true count with 95 % or more; below the state, where totals are
+published for their size, this holds only before the selection. It is extended to the consistent
 number where that lies outside, so that it covers at least as often. Least squares lowers the variance of a nation and
 its states by little, because each of them is measured about as exactly as any other; the interval is not narrowed.
 """
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +38,7 @@ from tallyveil.products.safetab.public.consistent_groups import (
     groups_of,
     iteration_codes,
     nation_sums,
+    region_names,
 )
 from tallyveil.products.safetab.public.consistent_numbers import (
     Reduction,
@@ -47,7 +50,8 @@ from tallyveil.products.safetab.public.files import ColumnRule, FileFormat, read
 from tallyveil.products.safetab.public.households import GROUP_TOTALS
 from tallyveil.products.safetab.public.plan import LADDER, coterminous_once, read_plan
 from tallyveil.products.safetab.public.regions import Regions, read_regions
-from tallyveil.storage.outputs import own_folder
+from tallyveil.products.safetab.public.tables import TABLES
+from tallyveil.storage.outputs import own_folder, remove
 from tallyveil.storage.read import published_tags
 from tallyveil.storage.write import write_parquet
 
@@ -88,6 +92,7 @@ def consistent_tables(
         `rules`, and of those that were `broken_before`.
     Raises:
         ConfigError: the totals that are published elsewhere contradict each other.
+        SchemaError: the tables are of another geography.
         SolverError: a solver stopped early.
     """
     t1, t2 = tables
@@ -205,15 +210,7 @@ def read_published_totals(
             "that has these iterations.",
             code="safetab-unknown-code",
         )
-    names = pl.concat(
-        [
-            pl.DataFrame({"REGION_ID": of_run.names(geography)}).select(
-                pl.lit(geography).alias("REGION_TYPE"), "REGION_ID"
-            )
-            for of_run in regions.values()
-            for geography in of_run.ids
-        ]
-    )
+    names = pl.concat(map(region_names, regions.values()))
     lost = frame.join(names, on=REGION, how="anti")
     if lost.height:
         ids = lost.select(pl.concat_str(REGION, separator=" ").unique(maintain_order=True)).to_series()
@@ -245,7 +242,7 @@ def write_consistent(
         "broken_before".
     Raises:
         ConfigError: the totals that are published elsewhere contradict each other.
-        SchemaError: a file breaks its format.
+        SchemaError: a file breaks its format, or the tables are of another geography.
         StoreError: the run is not finished or had other parameters, or a file cannot be read or written.
     """
     manifest = read_manifest(run, ReleaseKind.SAFETAB)
@@ -253,25 +250,26 @@ def write_consistent(
     coterminous_once(plan, manifest.plan_digest, run)
     regions, iterations = read_regions(data, plan.config), iteration_codes(params)
     totals = NOTHING_PUBLISHED if published is None else read_published_totals(published, regions, iterations)
-    files, counts = [], {}
+    written, counts = {}, {}
     with own_folder(out, "safetab consistent"):
         for name, of_run in regions.items():
-            paths = [f"{table}-{name.lower()}.parquet" for table in ("t1", "t2")]
+            paths = [f"{table}-{name.lower()}.parquet" for table in TABLES]
             # Checked against the manifest's SHA-256: consistency of a changed table would mean nothing.
             t1, t2 = (read_listed_table(run, manifest, path) for path in paths)
             of_published = totals.filter(pl.col("REGION_TYPE").is_in(GEOGRAPHIES[name]))
             *tables, counts[name] = consistent_tables(
                 (t1, t2), of_run, iterations, whole=whole, published=of_published
             )
-            for path, table in zip(paths, tables, strict=True):
-                # The guarantee of the run stays with its numbers: this is post-processing and costs nothing.
-                tags = {
-                    key.removeprefix(_PREFIX): value
-                    for key, value in published_tags(run / path).items()
-                    if key.startswith(_PREFIX)
-                }
-                write_parquet(
-                    out / path, table, {**tags, "consistent": "whole" if whole else "exact to 1e-6"}
-                )
-                files.append(out / path)
-    return {"files": files, "runs": counts}
+            written |= dict(zip(paths, tables, strict=True))
+        # Tables of another run, written here before, would be taken for some of this one.
+        for table, name in product(TABLES, GEOGRAPHIES):
+            remove(out / f"{table}-{name.lower()}.parquet")
+        for path, table in written.items():
+            # The guarantee of the run stays with its numbers: this is post-processing and costs nothing.
+            tags = {
+                key.removeprefix(_PREFIX): value
+                for key, value in published_tags(run / path).items()
+                if key.startswith(_PREFIX)
+            }
+            write_parquet(out / path, table, {**tags, "consistent": "whole" if whole else "exact to 1e-6"})
+    return {"files": [out / path for path in written], "runs": counts}

@@ -24,13 +24,14 @@ import polars as pl
 from scipy import sparse
 
 from tallyveil.arrays import Bools, Floats, Integers
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.products.safetab.public.ages import DETAILS
 from tallyveil.products.safetab.public.files import (
     CODE_TO_ITERATION,
     ETHNICITY_ITERATIONS,
     RACE_ITERATIONS,
     read_file,
+    some,
 )
 from tallyveil.products.safetab.public.plan import LADDER
 from tallyveil.products.safetab.public.regions import OWN, Regions, same_blocks
@@ -116,7 +117,9 @@ def groups_of(t1: pl.DataFrame, t2: pl.DataFrame, regions: Regions, known: pl.Da
             are not in T1 become groups without noise.
     Raises:
         ConfigError: regions with the same blocks have different totals there.
+        SchemaError: the tables are of another geography.
     """
+    _require_geography(t1, regions)
     rows = t1.select(*GROUP, "DETAIL", "SAME_AS", "ESTIMATE", "VARIANCE", "ESTIMATE_VARIANCE").with_row_index(
         "row"
     )
@@ -181,6 +184,41 @@ def published_contradiction() -> ConfigError:
     )
 
 
+def region_names(regions: Regions) -> pl.DataFrame:
+    """All regions of a run as tables name them: REGION_TYPE, REGION_ID."""
+    return pl.concat(
+        pl.DataFrame({"REGION_ID": regions.names(geography)}).select(
+            pl.lit(geography).alias("REGION_TYPE"), "REGION_ID"
+        )
+        for geography in regions.ids
+    )
+
+
+def _require_geography(t1: pl.DataFrame, regions: Regions) -> None:
+    """Refuse the regions of another year or country; raises SchemaError."""
+    names = region_names(regions)
+    lost = t1.join(names, on=REGION, how="anti")
+    # A state without any row would silently leave its nation without a sum. Rows of states are never suppressed.
+    if t1.filter(pl.col("REGION_TYPE") == "STATE").height:
+        lost = pl.concat(
+            [
+                lost.select(REGION),
+                names.filter(pl.col("REGION_TYPE") == "STATE").join(t1, on=REGION, how="anti"),
+            ]
+        )
+    if lost.height:
+        raise _other_geography(lost, "only one of both has")
+
+
+def _other_geography(lost: pl.DataFrame, what: str) -> SchemaError:
+    ids = lost.select(pl.concat_str(REGION, separator=" ").unique(maintain_order=True)).to_series().to_list()
+    return SchemaError(
+        f"the tables of the run are of another geography than GRF-C: {what} {some(ids)}. Name the folder with the "
+        "GRF-C that the run was made with.",
+        code="safetab-other-geography",
+    )
+
+
 def cell_places(t2: pl.DataFrame) -> pl.DataFrame:
     """T2 with `place`: the position of a cell in its table, or -2 and -1 for the rows of a whole sex."""
     whole = pl.col("AGESTART") == ANY
@@ -211,6 +249,10 @@ def _with_measured(rows: pl.DataFrame, regions: Regions) -> pl.DataFrame:
             )
         )
     joined = rows.join(taken, on=[*REGION, "SAME_AS"], how="left", maintain_order="left")
+    # Otherwise one measurement would count as several.
+    apart = joined.filter((pl.col("SAME_AS") != "") & pl.col("TAKEN").is_null())
+    if apart.height:
+        raise _other_geography(apart, "no measured region has the blocks of")
     return joined.with_columns(
         MEASURED_TYPE=pl.when(pl.col("TAKEN").is_null()).then("REGION_TYPE").otherwise("SAME_AS"),
         MEASURED_ID=pl.coalesce("TAKEN", "REGION_ID"),

@@ -260,6 +260,24 @@ def test_the_nearest_point_is_that_of_another_solver(seed, whole):
     assert np.isinf(best) or np.abs(found - wanted).sum() <= best + 0.02
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_numbers_of_the_size_of_a_country(seed):
+    """A hundred million people more in two iterations: each number moves as it does with ten thousand more."""
+    rng = np.random.default_rng(seed)
+    values, variances = rng.normal(4, 4, 9), rng.choice([1.0, 2.0, 8.0], 9)
+    equations, orders = rows_of_nine()
+    moved = []
+    for more in (1e4, 1e8):
+        shift = more * np.array([2, 1, 1, 2, 1, 1, 0, 0, 0])
+        groups = single_cells(values + shift, variances)
+        cells = least_squares(groups, NATION).cells
+        moved.append(consistent_cells(groups, NATION, PAIRS, cells, whole=False) - shift)
+        whole = consistent_cells(groups, NATION, PAIRS, cells, whole=True)
+        assert (equations @ whole == 0).all()
+        assert (orders @ whole <= 0).all()
+    assert moved[1] == pytest.approx(moved[0], abs=1e-5)
+
+
 def test_totals_come_no_farther_from_the_truth(plain):
     """The weighted squared distance of all totals from any totals that keep the rules never grows."""
     groups = groups_of(plain.tables[0], plain.tables[1], plain.regions, NOTHING)
@@ -341,6 +359,22 @@ def test_published_totals_that_are_refused(plain, tmp_path, row, code):
     with pytest.raises(SchemaError) as raised:
         read_published_totals(path, plain.all_regions, plain.iterations)
     assert raised.value.code == code
+
+
+def test_another_geography_is_refused(plain, tmp_path):
+    """A county that is gone, and shared measurements whose regions no longer have the same blocks."""
+    once = Country(tmp_path / "once", 300, True)
+    rows = toy.block_rows()
+    for country, changed in (
+        (plain, [row for row in rows if row[:2] != rows[0][:2]]),
+        (once, [(*row[:4], "99999", "9999") for row in rows]),
+        (once, [*rows, ("11", "777", *rows[0][2:])]),
+    ):
+        toy.pipe(tmp_path / "GRF-C.txt", toy.GEOGRAPHY_HEADER, changed)
+        other = read_regions(tmp_path, read_plan(country.params).config)["US"]
+        with pytest.raises(SchemaError) as raised:
+            consistent_tables(country.tables, other, country.iterations)
+        assert raised.value.code == "safetab-other-geography"
 
 
 def test_tables_without_rows(plain):
