@@ -441,7 +441,7 @@ def test_a_tampered_table_is_found(command, inputs, tmp_path):
 def test_consistent_tables_of_a_finished_run(command, inputs, tmp_path):
     params, data = inputs
     run, out = tmp_path / "run", tmp_path / "consistent"
-    code, _, said = command("consistent", params, data, "--finished", tmp_path, "--out", out)
+    code, _, said = command("consistent", params, data, "--finished", params, "--out", out)
     assert code == StoreError.exit_code
     assert "no-release" in said
     assert command("run", params, data, "--out", run, "-q")[0] == 0

@@ -63,7 +63,7 @@ _NO_POINT: Final = 1e-14
 such; where there is none, the steps run out."""
 
 _FAR: Final = 100
-"""A rule is left out at first if its room is more than this times the largest standard deviation and excess together."""
+"""A rule is left out at first if its room is more than this times the largest standard deviation and excess."""
 
 _MOST_STEPS: Final = 200
 """Steps of the interior-point method, which usually needs one or two dozen."""
