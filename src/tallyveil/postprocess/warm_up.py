@@ -129,25 +129,37 @@ def compile_share(taken: str, numbers: Sequence[int]) -> None:
 
 
 def compile_tables() -> None:
-    """Compile or load the kernels of outer passes, by estimating the smallest table once."""
-    from tallyveil.estimation.tiles import estimate_tiles  # here, since few plans have outer passes
+    """Compile or load the kernels of outer passes, by estimating the smallest table on one thread and on two."""
+    # Here, since few plans have outer passes.
+    from tallyveil.estimation.tiles import chunk_of_one, estimate_tiles
+    from tallyveil.kernels.tiles.on_threads import solve_family
 
-    estimate_tiles(smallest_table())
+    table = smallest_table()
+    estimate_tiles(table)
+    # Whether a family is large enough for several threads is known only after the spend. The tolerance is so small that
+    # Newton's method takes a step, which calls the other kernels.
+    solve_family(chunk_of_one(table), 1e-6, 2)
 
 
 def smallest_table() -> TileProblem:
-    """A parent with two children and two columns in one group."""
-    labels = np.arange(2, dtype=np.int32)
+    """A parent with two children and three columns in one group.
+
+    A measured sum of two columns gives Newton's method prices of labels to find. One column for each answer would not.
+    """
+    cells, pair = np.arange(3, dtype=np.int32), np.array([0, 0, 1], dtype=np.int32)
     return TileProblem(
         geocode="1",
         geolevel="above",
         children=("11", "12"),
-        columns=np.arange(2, dtype=np.int64),
-        parent_counts=PARENT,
-        group=np.zeros(2, dtype=np.int32),
-        fixed=np.array([[5], [2]]),
-        measured=(MeasuredQuery("detailed", labels, np.array([[2.0, 3.0], [1.0, 0.0]]), np.ones(2)),),
-        chain=(labels,),
+        columns=np.arange(3, dtype=np.int64),
+        parent_counts=np.array([3, 4, 2]),
+        group=np.zeros(3, dtype=np.int32),
+        fixed=np.array([[5], [4]]),
+        measured=(
+            MeasuredQuery("detailed", cells, np.array([[2.0, 3.0, 1.0], [1.0, 0.0, 3.0]]), np.ones(2)),
+            MeasuredQuery("pair", pair, np.array([[4.0, 3.0], [1.0, 0.0]]), np.ones(2)),
+        ),
+        chain=(cells,),
         chain_weights=np.ones(1),
     )
 

@@ -4,9 +4,11 @@ import subprocess
 from functools import partial
 
 import numpy as np
+from numba.extending import is_jitted
 
 from tallyveil.estimation.family import estimate_family
 from tallyveil.kernels.family.chunk import COPIED, estimate_chunk
+from tallyveil.kernels.tiles import on_threads
 from tallyveil.postprocess import warm_up
 
 
@@ -46,3 +48,25 @@ def test_the_chunk_holds_the_same_family():
     counts[np.repeat([0, 1], np.diff(offsets)), cells] = persons
     assert ended[0] > COPIED
     assert np.array_equal(counts, estimate_family(warm_up.smallest_family()).counts)
+
+
+def test_every_kernel_of_a_large_family_is_compiled_before_the_spend(monkeypatch):
+    """Compiling can fail, as on a full disk, and whether a family is large is known after the spend alone."""
+    kernels = {
+        name: kernel
+        for name, kernel in vars(on_threads).items()
+        if is_jitted(kernel) and kernel.__module__ == on_threads.__name__
+    }
+    called = set()
+
+    def noted(name):
+        def call(*arguments):
+            called.add(name)
+            return kernels[name](*arguments)
+
+        return call
+
+    for name in kernels:
+        monkeypatch.setattr(on_threads, name, noted(name))
+    warm_up.compile_tables()
+    assert called == kernels.keys() != set()
