@@ -159,6 +159,27 @@ def test_a_wrong_file_is_refused_before_records_are_read(folder, command, change
     assert not (folder / "wrong").exists()
 
 
+@pytest.mark.parametrize(
+    ("records", "columns", "code", "words"),
+    [
+        ("none.parquet", "", 3, "no-records"),
+        ("missing.parquet", "", 8, "missing.parquet"),
+        ("people.parquet", 'households = "house"\n', 2, "house"),
+    ],
+)
+def test_records_that_are_refused_leave_no_entry(folder, command, records, columns, code, words):
+    """Nor do those of the first year, which were read by then."""
+    text = (folder / "release.toml").read_text().replace('count = "count"\n', "")
+    people = pl.read_parquet(folder / "people.parquet")
+    people.head(0).write_parquet(folder / "none.parquet")
+    (folder / "this-year.toml").write_text(text)
+    (folder / "next-year.toml").write_text(text.replace("people.parquet", records))
+    years = f'release = "this-year.toml"\nlater = "next-year.toml"\n{columns}'
+    (folder / "refused.toml").write_text(FILE.replace('release = "release.toml"\n', years))
+    assert words in command("compare", folder / "refused.toml", "--out", folder / "no", FLAG, code=code)
+    assert not (folder / "no").exists()
+
+
 def test_bounds_on_what_coins_change_are_refused_before_records_are_read(folder, command):
     bounds = (
         '[[bounds]]\nname = "limits"\nquery = "age"\ngeolevel = "Block"\npath = "no.csv"\nmissing = "zero"\n'

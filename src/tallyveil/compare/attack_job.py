@@ -43,7 +43,7 @@ from tallyveil.compare.outputs import UNMARKED, write_marked
 from tallyveil.compare.published import ExactLaw, Law, NoisyAnswers, Published, PublishedTable, observed_law
 from tallyveil.compare.results import Attacked
 from tallyveil.compare.settings import AttackFile
-from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.confidential.declassify import read_truth
 from tallyveil.errors import ConfigError
 from tallyveil.files.checks import Bounded
 from tallyveil.files.declassified import mark_declassified, require_markable
@@ -358,15 +358,14 @@ def _true_input(sight: _Sight, file: AttackFile, out: Path, truth: Path) -> Shar
     if manifest is not None:
         require_markable(root, manifest)
     with Ledger(root / LEDGER, declaration, "attack" if manifest is None else manifest.run) as ledger:
-        truths = declassify_truth(
+        truths = read_truth(
             truth,
             **plan.records.counting,
             schema=plan.schema,
             spine=sight.spine,
-            ledger=ledger,
             reason=REASON,
             exact=sight.exact,
-        )
+        ).declassified(ledger)
         if manifest is not None:
             # In the manifest as well, before anything is compared, so that no report can hide it.
             mark_declassified(root, ledger.entries)

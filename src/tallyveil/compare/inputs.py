@@ -11,7 +11,8 @@ from scipy import sparse
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.arrays import Int32s, IntegerRows, Integers
-from tallyveil.confidential.declassify import declassify_truth, declassify_units
+from tallyveil.confidential.declassify import Withheld, read_truth, read_truth_of_units
+from tallyveil.confidential.records import RecordUnits
 from tallyveil.declared import Name
 from tallyveil.errors import ConfigError
 from tallyveil.geography.entities import EntityFamily
@@ -20,6 +21,7 @@ from tallyveil.geography.tables import GEOCODE, entities_from_columns, read_assi
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.inputs import read_spine
+from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.addresses import InputPath
@@ -239,43 +241,67 @@ class UnitColumns:
     contributors: str | None = None
 
 
-def read_input(public: PublicInput, units: UnitColumns, ledger: Ledger) -> SharedInput:
-    """Read the records, after the ledger says that their counts are declassified.
+@dataclass(frozen=True, slots=True, eq=False)
+class WithheldInput:
+    """An input that was read, before the ledger says so.
+
+    Attributes:
+        public: What is known beforehand.
+        truths: True counts of every geolevel.
+        household: Household of each record; None where it is not known.
+        contributor: Contributor of each record; likewise.
+    Privacy: confidential until `declassified`.
+    """
+
+    public: PublicInput
+    truths: Withheld[tuple[PublicCounts, ...]]
+    household: Withheld[RecordUnits] | None
+    contributor: Withheld[RecordUnits] | None
+
+    def declassified(self, ledger: Ledger) -> SharedInput:
+        """The input, after non-private events are written to the ledger of the comparison. Privacy: none."""
+        public, finest = self.public, self.truths.declassified(ledger)[-1]
+        household, contributor = (
+            None if units is None else units.declassified(ledger)
+            for units in (self.household, self.contributor)
+        )
+        return SharedInput(
+            public.plan.schema,
+            public.queries,
+            tuple(public.areas),
+            public.spine.n_levels,
+            finest.dense(0, finest.n_geounits, public.plan.schema.size),
+            # A household lives in one geounit: the same number elsewhere is another household.
+            None
+            if household is None
+            else np.unique(np.stack([household.geounits, household.units]), axis=1, return_inverse=True)[
+                1
+            ].ravel(),
+            None if contributor is None else contributor.units,
+        )
+
+
+def read_input(public: PublicInput, units: UnitColumns) -> WithheldInput:
+    """Read the records.
 
     Args:
         public: What is known beforehand; the records are those of its plan.
         units: Columns of households and contributors.
-        ledger: Of the comparison. A non-private event is written to it before any count is returned.
     Raises:
         SchemaError, GeographyError, StoreError: a record does not fit.
-    Privacy: none.
     """
-    schema, spine, records = public.plan.schema, public.spine, public.plan.records
-    door: dict[str, Any] = {"schema": schema, "spine": spine, "ledger": ledger}
-    truths = declassify_truth(records.path, reason=REASON, **records.counting, **door)
-    read = [
+    records = public.plan.records
+    door: dict[str, Any] = {"schema": public.plan.schema, "spine": public.spine}
+    truths = read_truth(records.path, reason=REASON, **records.counting, **door)
+    household, contributor = (
         None
         if column is None
-        else declassify_units(
+        else read_truth_of_units(
             records.path, unit=column, reason=f"{what}: {REASON}", **records.reading, **door
         )
         for what, column in (("households", units.households), ("contributors", units.contributors))
-    ]
-    household, contributor = read
-    return SharedInput(
-        schema,
-        public.queries,
-        tuple(public.areas),
-        spine.n_levels,
-        truths[-1].dense(0, truths[-1].n_geounits, schema.size),
-        # A household lives in one geounit: the same number elsewhere is another household.
-        None
-        if household is None
-        else np.unique(np.stack([household.geounits, household.units]), axis=1, return_inverse=True)[
-            1
-        ].ravel(),
-        None if contributor is None else contributor.units,
     )
+    return WithheldInput(public, truths, household, contributor)
 
 
 def refuse_too_large(spine: Spine, schema: Schema) -> None:

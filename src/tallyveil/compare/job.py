@@ -155,14 +155,17 @@ def _compared(
     for method in (control, *file.methods):
         method.require_fit(public)
     declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
+    progress("reading the records")
+    # Both years before the ledger says anything: records that are refused have shown nothing.
+    read, read_later = read_input(public, file.units), None
+    if later is not None:
+        progress("reading the records of the later year")
+        read_later = read_input(replace(public, plan=later), file.units)
     after: SharedInput | None = None
     with Ledger(out / LEDGER, declaration, "compare") as ledger:
-        progress("reading the records")
-        shared = read_input(public, file.units, ledger)
-        if later is not None:
-            progress("reading the records of the later year")
-            after = read_input(replace(public, plan=later), file.units, ledger)
-            after = replace(after, earlier=shared.counts)
+        shared = read.declassified(ledger)
+        if read_later is not None:
+            after = replace(read_later.declassified(ledger), earlier=shared.counts)
     targets = Targets(shared, Draws(file.key), file.attacks.sensitive, file.attacks.people)
     # What a killed run left there: releases that are made on the way have a public key, and true counts beside.
     remove(out / WORK)

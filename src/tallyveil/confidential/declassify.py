@@ -1,10 +1,13 @@
 """The only way in which true counts leave the wall without noise, for evaluation.
 
-A product that declassifies counts of its own enters them here first.
+What is read is withheld until then, so that a job can read all of its files before the ledger says anything: a file
+that is refused has shown nothing. A product that declassifies counts of its own enters them here first.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -20,8 +23,32 @@ from tallyveil.schema.counts import PublicCounts, widen_limits
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import PLAIN, TextForm
 
+Value = TypeVar("Value")
 
-def declassify_truth(
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Withheld(Generic[Value]):
+    """True values that were read, and are handed out once the ledger says so.
+
+    Attributes:
+        reason: The reason in words, for the ledger.
+    Privacy: confidential until `declassified`.
+    """
+
+    _value: Value = field(repr=False)
+    reason: str
+
+    def declassified(self, ledger: Ledger) -> Value:
+        """The values, after a non-private event is written to the ledger of the release.
+
+        Privacy: none. Everything computed from the result must be marked as not private.
+        """
+        # The event is on disk before the values are handed out: a process that is killed in between has shown nothing.
+        enter_declassified(ledger, self.reason)
+        return self._value
+
+
+def read_truth(
     path: Path,
     *,
     geocode: str,
@@ -29,26 +56,23 @@ def declassify_truth(
     columns: Mapping[str, str],
     schema: Schema,
     spine: Spine,
-    ledger: Ledger,
     reason: str,
     numbers: Collection[str] = (),
     missing: Mapping[str, str] | None = None,
     form: TextForm = PLAIN,
     household: Households | None = None,
     exact: Sequence[Bounded] = (),
-) -> tuple[PublicCounts, ...]:
-    """Return the true counts of every geolevel, after recording this in the ledger.
+) -> Withheld[tuple[PublicCounts, ...]]:
+    """The true counts of every geolevel.
 
     Args:
         path, geocode, count, columns, schema, spine, numbers, missing, form, household: As in `read_records`.
-        ledger: Ledger of the release. A non-private event is written to it before anything is returned.
         reason: The reason in words, for the ledger.
         exact: Invariants of the release that the counts are compared with, each with its published answers.
     Raises:
         SchemaError, GeographyError, ConfigError, StoreError: as in `read_records`; or the table has no record.
         ConstraintError: the records have other exact answers than the release, so that they are not its own. The
-            message names queries and geolevels. No event was written then.
-    Privacy: none. Everything computed from the result must be marked as not private.
+            message names queries and geolevels.
     """
     finest = read_records(
         path,
@@ -70,9 +94,8 @@ def declassify_truth(
         )
     levels = aggregate_all(finest, spine)
     _require_published(levels, exact, path)
-    # The event is on disk before the counts are handed out: a process that is killed in between has shown nothing.
-    enter_declassified(ledger, reason)
-    return tuple(PublicCounts(level.geolevel, level.offsets, level.cells, level.counts) for level in levels)
+    counts = tuple(PublicCounts(level.geolevel, level.offsets, level.cells, level.counts) for level in levels)
+    return Withheld(counts, reason)
 
 
 def _require_published(levels: Sequence[ConfidentialHistogram], exact: Sequence[Bounded], path: Path) -> None:
@@ -94,7 +117,7 @@ def _require_published(levels: Sequence[ConfidentialHistogram], exact: Sequence[
         )
 
 
-def declassify_units(
+def read_truth_of_units(
     path: Path,
     *,
     geocode: str,
@@ -102,19 +125,18 @@ def declassify_units(
     columns: Mapping[str, str],
     schema: Schema,
     spine: Spine,
-    ledger: Ledger,
     reason: str,
     numbers: Collection[str] = (),
     missing: Mapping[str, str] | None = None,
     form: TextForm = PLAIN,
-) -> RecordUnits:
-    """Return the unit of every record, such as its household, after recording this in the ledger.
+) -> Withheld[RecordUnits]:
+    """The unit of every record, such as its household.
 
     Args:
         path, geocode, unit, columns, schema, spine, numbers, missing, form: As in `read_units`.
-        ledger: Ledger of the release. A non-private event is written to it before anything is returned.
         reason: The reason in words, for the ledger.
-    Privacy: none. Everything computed from the result must be marked as not private.
+    Raises:
+        SchemaError, GeographyError, ConfigError, StoreError: as in `read_units`.
     """
     units = read_units(
         path,
@@ -127,8 +149,7 @@ def declassify_units(
         missing=missing,
         form=form,
     )
-    enter_declassified(ledger, reason)
-    return units
+    return Withheld(units, reason)
 
 
 def enter_declassified(ledger: Ledger, reason: str) -> None:

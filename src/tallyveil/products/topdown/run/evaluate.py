@@ -11,7 +11,7 @@ from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import LEDGER, Declaration
 from tallyveil.budget.guarantees import TOGETHER, strategy_parameters
-from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.confidential.declassify import read_truth
 from tallyveil.files.declassified import mark_declassified, require_markable
 from tallyveil.files.evaluation import Evaluation, error_metrics, find_artefacts, write_evaluation
 from tallyveil.files.finished import MANIFEST
@@ -62,15 +62,14 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
     exact = read_invariants(root, plan, schema, known)
     declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
     with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
-        truths = declassify_truth(
+        truths = read_truth(
             truth,
             **stated.records.counting,
             schema=schema,
             spine=spine,
-            ledger=ledger,
             exact=exact,
             reason="true counts compared with the release; the results reveal them",
-        )
+        ).declassified(ledger)
         # In the manifest as well, before any error is computed, so that no report can hide it.
         mark_declassified(root, ledger.entries)
     names = [family.name for family in families]
