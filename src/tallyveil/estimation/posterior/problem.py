@@ -175,7 +175,7 @@ def posterior_problem(
         ConfigError: a noisy answer is too large.
         StoreError: measurements are missing.
     """
-    tree, above = _tree(spine, limits)
+    tree, above = _tree(spine, limits, np.flatnonzero(schema.possible(np.arange(schema.size))))
     queries, precisions, answers, measured = _answers(spine, levels, rows, schema.size, gaussian)
     cells = np.arange(schema.size)
     steps, step = _steps(schema, first)
@@ -197,7 +197,7 @@ def posterior_problem(
     )
 
 
-def _tree(spine: Spine, limits: Sequence[LimitRows]) -> tuple[Tree, tuple[Int32s, ...]]:
+def _tree(spine: Spine, limits: Sequence[LimitRows], possible: Integers) -> tuple[Tree, tuple[Int32s, ...]]:
     """The spine, and for each geolevel of the prior the geounit above each.
 
     The geounits of the prior are those of the spine. Where public bounds limit the total of some blocks and not of all,
@@ -210,7 +210,8 @@ def _tree(spine: Spine, limits: Sequence[LimitRows]) -> tuple[Tree, tuple[Int32s
     level_begin = np.concatenate([[0], np.cumsum([len(begin) for begin in offsets])])
     is_open = np.ones(ancestor.shape[1], np.int32)
     for item in limits:
-        if item.level == spine.finest and item.query.size == 1:
+        # A query of one answer may leave people out, and then says nothing of the total.
+        if item.level == spine.finest and item.query.size == 1 and not item.query.answers_of(possible).any():
             is_open[item.upper[:, 0] < LARGEST_INT32] = 0
     areas = [np.unique(2 * row + is_open, return_inverse=True)[1].astype(np.int32) for row in ancestor[1:]]
     above = []

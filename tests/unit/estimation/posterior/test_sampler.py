@@ -201,6 +201,25 @@ def test_very_precise_measurements_hold_the_chain_at_their_table(gaussian):
         assert (chain.counts() == truth).all()
 
 
+@pytest.mark.parametrize(("query", "families"), [("total", 4), ("children", 3)])
+def test_only_limits_of_everybody_tell_open_totals_apart(query, families):
+    """A query of one answer may leave people out; no limit of it then means group quarters."""
+    schema = schema_from_mapping(
+        {
+            "name": "s",
+            "attributes": [
+                {"name": "age", "levels": ["young", "old"]},
+                {"name": "race", "levels": ["a", "b"]},
+            ],
+            "recodes": [{"name": "children", "attribute": "age", "groups": {"young": ["young"]}}],
+        }
+    )
+    most = np.array([[LARGEST_INT32], [3], [3], [3]], np.int32)
+    limits = [LimitRows(3, schema.query(query), np.zeros_like(most), most)]
+    problem = problem_of(["1111", "1112", "1121", "1211"], None, limits=limits, schema=schema)
+    assert problem.n_geounits[0] == families
+
+
 def test_limits_cut_the_law_and_nothing_else():
     upper = np.array([[2, 2], [0, 0], [3, 1], [3, 3]], np.int32)
     lower = np.array([[0, 0], [0, 0], [1, 0], [0, 0]], np.int32)
