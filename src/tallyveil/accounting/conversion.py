@@ -11,7 +11,7 @@ import math
 from fractions import Fraction
 
 from tallyveil.accounting.engines.cells import Cells
-from tallyveil.accounting.engines.choose import first_asked
+from tallyveil.accounting.engines.choose import FallbackEngine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.moments import greatest_bounds, greatest_loss
@@ -29,6 +29,11 @@ _DOUBLINGS = 12
 _NEWTON_STEPS = 20
 """Most searches need fewer than ten. Where delta falls from atom to atom in long jumps, a Newton step ends at the next
 jump, of which there may be thousands; then halving the interval is faster."""
+
+_STEPS_BY_SLOPE = 20
+"""Steps of a certificate that trust the slope. Few need more than five."""
+_WIDE_OF_SEARCH = 0.5
+"""Relative width of delta's or Q's bounds above which a search asks the second engine, too."""
 
 
 def real_number(value: Fraction | float | str, where: str) -> Fraction:
@@ -95,8 +100,17 @@ def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float
 
 def _rough(engine: LossEngine) -> LossEngine:
     """An engine of the same losses to search with, where the engine itself takes long at each place."""
-    first = first_asked(engine)
-    return first.rough() if isinstance(first, Dithered | Cells) else engine
+    match engine:
+        case Dithered() | Cells():
+            return engine.rough()
+        case FallbackEngine(Dithered() as fast):
+            quick = fast.rough()
+            # A search that saw the first engine's wide bounds alone would end far from the root.
+            return FallbackEngine(
+                quick, lambda: quick if engine.general is fast else _rough(engine.general), _WIDE_OF_SEARCH
+            )
+        case _:
+            return engine
 
 
 def _of_parts(engine: WithFailure | Between, factors: Law, delta: Fraction) -> Bounds:
@@ -252,7 +266,9 @@ def _stride(epsilon: float, wanted: float, attempt: int) -> float:
     """How far to go on: what the slope asks for, but short at first, in case the slope changes beside the root."""
     # The exponent is capped as 8^342 overflows; a stride of less than an ulp would not move.
     short = max(16 * math.ulp(epsilon), 1e-12) * 8.0 ** min(attempt - 2, 300)
-    return max(min(1.1 * wanted, max(short, math.ulp(epsilon))), math.ulp(epsilon))
+    # Where Q is known badly the slope may be too large, and steps by it alone would never get there.
+    further_on = 1.1 * 2.0 ** min(max(attempt - _STEPS_BY_SLOPE, 0), 300)
+    return max(min(further_on * wanted, max(short, math.ulp(epsilon))), math.ulp(epsilon))
 
 
 def _middle(bounds: Bounds) -> float:

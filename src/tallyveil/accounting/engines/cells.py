@@ -101,8 +101,11 @@ _COARSE: Final = 160
 _GROUPS: Final = 400
 """Groups of these pairs."""
 
-_LEAST: Final = 1e-300
-"""Products below every float, of all pairs together, in units of delta."""
+_LOST: Final = 1e-322
+"""What two products lose, or gain, where they are below every normal float."""
+
+_LEAST: Final = 1e-250
+"""Cells of less are left out from below: what products gained could be much of them."""
 
 _HALVINGS: Final = 60
 """Halvings of a bracket of tilts. Every tilt gives bounds."""
@@ -133,7 +136,8 @@ class _Law:
     Attributes:
         values: Finite losses, ascending.
         masses: Their probabilities times exp(scale), the scale being the caller's.
-        infinite: The probability of an infinite loss, with the same factor.
+        infinite: The probability of an infinite loss, with the same factor, and what products below every float
+            may have lost. From below it is what they may have gained.
         slip: By how much a value may be off.
     """
 
@@ -501,14 +505,19 @@ def _divided(cells: Sequence[_Cell], scale: Fraction) -> tuple[_Law, _Law]:
             continue
         above(cell.most, at_most)
         above(cell.least, cell.first - at_most)
-    return _law(upper, infinite * (1 + len(cells) * UNIT)), _law(lower, 0.0)
+    return (
+        _law(upper, infinite * (1 + len(cells) * UNIT), is_upper=True),
+        _law(lower, 0.0, is_upper=False),
+    )
 
 
-def _law(entries: Sequence[tuple[float, float]], infinite: float) -> _Law:
+def _law(entries: Sequence[tuple[float, float]], infinite: float, *, is_upper: bool) -> _Law:
     values, masses = np.array(entries, dtype=np.float64).reshape(-1, 2).T
-    # Equal ends of neighbouring cells meet in one entry; two or three terms each.
-    found, places = np.unique(values, return_inverse=True)
-    return _Law(found, np.bincount(places, weights=masses, minlength=found.size).astype(np.float64), infinite)
+    # Equal ends of neighbouring cells meet in one entry.
+    found, places, terms = np.unique(values, return_inverse=True, return_counts=True)
+    error = UNIT * (terms + 2) * (1 if is_upper else -1)
+    summed = np.bincount(places.ravel(), weights=masses, minlength=found.size) * (1 + error)
+    return _Law(found, summed.astype(np.float64, copy=False), infinite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,21 +572,22 @@ class _Side:
         # All terms are positive. One has an error of 80 units, and one for each addition.
         error = UNIT * (max(_AT_ONCE, right.values.size) + steps + 200)
         slip = left.slip + right.slip + UNIT * float(np.abs(ends).max())
+        infinite = _infinite(left, right)
         if not self.is_upper:
-            held = total > 0
+            held = total > _LEAST
             shrunk = np.minimum(part[held] / total[held], 1.0) * (1 - 4 * error)
             # ln(p / q), with q = p (1 - the mean of 1 - a / R) / a.
             values = ends[:-1][held] - np.log1p(-shrunk)
             # Ascending again, where rounding exchanged two: a smaller loss is safe.
             values = np.minimum.accumulate(values[::-1])[::-1]
             return _Law(
-                values, total[held] * (1 - 2 * error), 0.0, slip + 64 * UNIT * float(np.abs(values).max())
+                values, total[held] * (1 - 2 * error), infinite, slip + 64 * UNIT * float(np.abs(values).max())
             )
         up = np.minimum(part / widths, total)
         masses = np.zeros(ends.size)
         masses[1:] += up * (1 + 4 * error)
         masses[:-1] += np.maximum(total * (1 + 4 * error) - up * (1 - 4 * error), 0.0)
-        return _Law(ends, masses, _infinite(left, right), slip)
+        return _Law(ends, masses, infinite, slip)
 
     def _pairs(self, left: _Law, right: _Law) -> _Law:
         """The same with every pair of losses."""
@@ -617,10 +627,11 @@ def _coarse(law: _Law) -> tuple[Floats, Floats]:
 
 
 def _infinite(left: _Law, right: _Law) -> float:
-    """The probability that one of two losses is infinite, rounded up."""
+    """The probability that one of two losses is infinite, and what products of both lose, rounded up."""
     either = left.infinite * (float(right.masses.sum()) + right.infinite) + right.infinite * float(
         left.masses.sum()
     )
+    either += _LOST * left.masses.size * right.masses.size
     return either * (1 + UNIT * (right.masses.size + left.masses.size + 8))
 
 
@@ -633,7 +644,7 @@ class _Delta:
         right: The second law.
         weights: For each loss b of the second law and those c above, the sum of p exp(b - c).
         gaps: The sum of p (1 - exp(b - c)).
-        infinite: The probability of an infinite loss.
+        infinite: The probability of an infinite loss, and what products below every float may have lost or gained.
     """
 
     left: _Law
@@ -652,7 +663,10 @@ class _Delta:
             gaps.append(gaps[-1] - math.expm1(value - before) * weights[-1])
             weights.append(mass + math.exp(value - before) * weights[-1])
             before = value
-        return cls(left, right, np.array(weights[::-1]), np.array(gaps[::-1]), _infinite(left, right))
+        # Each entry of both lists has what is lost above it, and counts as often as all of the first law.
+        lost = _LOST * right.values.size * float(left.masses.sum())
+        infinite = _infinite(left, right) + lost
+        return cls(left, right, np.array(weights[::-1]), np.array(gaps[::-1]), infinite)
 
     def log_delta(self, epsilon: Fraction, side: int) -> float:
         """Ln delta plus the scale, rounded to one side."""
@@ -667,7 +681,7 @@ class _Delta:
         total = float((left.masses * parts).sum())
         # Each sum of the second law has 40 units for every entry, as an exponential is among them.
         error = UNIT * (40 * right.values.size + left.values.size + 500)
-        total = total * (1 + side * error) + (self.infinite + _LEAST if side > 0 else -_LEAST)
+        total = total * (1 + side * error) + side * self.infinite
         return math.log(total) if total > 0 else -math.inf
 
 
@@ -722,7 +736,7 @@ class Cells:
         ends = [
             law.log_delta(epsilon, side) - near.scale for law, side in ((near.lower, -1), (near.upper, 1))
         ]
-        slack = [4 * UNIT * (abs(end) + near.scale + 1) if math.isfinite(end) else 0.0 for end in ends]
+        slack = [40 * UNIT * (abs(end) + near.scale + 1) if math.isfinite(end) else 0.0 for end in ends]
         upper = min(ends[1] + slack[1], 0.0)
         return Bounds(min(ends[0] - slack[0], upper), upper)
 
@@ -768,17 +782,25 @@ class Cells:
 
     def _summed(self, laws: list[tuple[_Law, int, float]], side: _Side, above: float) -> _Delta:
         """Delta of the sum; `above` is how far epsilon is above the sum of the lowest losses."""
-        halves: list[_Law] = []
-        for which in (0, 1):
-            total, lowest = _NONE, 0.0
-            for law, n, low in laws:
-                # Of several kinds, each in turn to one half; a single kind is divided.
-                taken = (n + which) // 2
-                part = side.power(law, taken, lambda k, low=low: above + k * low)  # type: ignore[misc]
-                lowest += taken * low
-                total = part if total is _NONE else side.sum(total, part, above + lowest) if taken else total
-            halves.append(total)
-        return _Delta.of(*halves)
+        # A half of every kind, and of an odd number one more, in turn to either half.
+        before = [0, *itertools.accumulate(n for _, n, _ in laws)]
+        shares = [
+            [(n + (which + parity) % 2) // 2 for (_, n, _), parity in zip(laws, before[:-1], strict=True)]
+            for which in (0, 1)
+        ]
+        first = self._half(laws, shares[0], side, above)
+        second = first if shares[1] == shares[0] else self._half(laws, shares[1], side, above)
+        return _Delta.of(first, second)
+
+    def _half(
+        self, laws: list[tuple[_Law, int, float]], shares: list[int], side: _Side, above: float
+    ) -> _Law:
+        total, lowest = _NONE, 0.0
+        for (law, _, low), taken in zip(laws, shares, strict=True):
+            part = side.power(law, taken, lambda k, low=low: above + k * low)  # type: ignore[misc]
+            lowest += taken * low
+            total = part if total is _NONE else side.sum(total, part, above + lowest) if taken else total
+        return total
 
 
 def _as_sample(loss: object) -> SampledLoss:
@@ -856,7 +878,8 @@ def _saddle(
             highest = float(exponents.max())
             weights = np.exp(exponents - highest)
             log_moment += n * (highest + math.log(float(weights.sum())))
-            mean += n * float(weights @ values) / float(weights.sum())
+            # No product of vectors: its rounding may depend on the number of threads.
+            mean += n * float((weights * values).sum()) / float(weights.sum())
         return log_moment, mean
 
     def is_short(tilt: float) -> bool:

@@ -10,9 +10,11 @@ import pytest
 from flint import arb
 
 from tallyveil.accounting import Gaussian, PoissonSampled, compose
+from tallyveil.accounting.conversion import _rough, epsilon_at
 from tallyveil.accounting.engines import cells
 from tallyveil.accounting.engines.ball_tails import Enumeration, OneSample
 from tallyveil.accounting.engines.cells import Cells, _Delta, _Law, _Side
+from tallyveil.accounting.engines.choose import engine_for
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
@@ -173,3 +175,50 @@ def test_one_infinite_loss_is_enough() -> None:
     left, right = _Law(np.zeros(1), np.ones(1), 0.25), _Law(np.zeros(1), np.ones(1), 0.125)
     assert cells._infinite(left, right) == pytest.approx(0.25 * 1.125 + 0.125)
     assert replace(left, slip=1.0).infinite == 0.25
+
+
+@pytest.mark.parametrize(("mass", "is_upper"), [(1e-170, True), (1.62e-162, False)])
+def test_products_below_every_float_are_on_the_safe_side(mass: float, is_upper: bool) -> None:
+    """One product is lost, the other one is rounded up to twice its size; a large factor makes up for both."""
+    law = _Law(np.array([0.0, 10.0]), np.array([1.0, mass]))
+    for total in (
+        _Side(is_upper, 1.0, 25).sum(law, law, math.inf),
+        _Side(is_upper, 1.0, 25)._cut(law, law, math.inf),
+    ):
+        found = _Delta.of(total, _Law(np.zeros(1), np.array([1e250]))).log_delta(
+            Fraction(15), 1 if is_upper else -1
+        )
+        plain = 2 * math.log(mass) + math.log(1e250) + math.log(-math.expm1(-5))
+        assert found >= plain if is_upper else found <= plain
+
+
+def test_equal_ends_add_up_to_the_safe_side() -> None:
+    for is_upper in (True, False):
+        law = cells._law([(1.0, 1.0), (1.0, 2.0**-53), (1.0, 2.0**-53)], 0.0, is_upper=is_upper)
+        assert law.masses.size == 1
+        exact = 1 + Fraction(2, 2**53)
+        assert Fraction(law.masses[0]) > exact if is_upper else Fraction(law.masses[0]) < exact
+
+
+def test_single_samples_of_two_kinds_are_one_half_each() -> None:
+    """Nothing is lost by cutting their sum."""
+    law = (SampledLoss(NORMAL, Fraction(1, 5)), SampledLoss(MIXTURE, Fraction(1, 7)))
+    near = Cells(law, 60)._at(1.0)
+    assert min(near.upper.left.values.size, near.upper.right.values.size) > 30
+
+
+def test_the_lower_end_holds_where_the_slope_of_delta_is_hardly_known() -> None:
+    law: Law = (SampledLoss(NORMAL, Fraction(1, 10**12)),)
+    truth = OneSample.build(law)
+    assert truth is not None
+    bounds = epsilon_at(Cells(law, 400), law, Fraction(1, 10**300))
+    exact = epsilon_at(truth, law, Fraction(1, 10**300))
+    assert 9 < bounds.lower <= exact.upper
+    assert exact.lower <= bounds.upper < 9.1
+
+
+def test_a_search_sees_cells_where_a_contour_is_wide() -> None:
+    law: Law = (SampledLoss(NormalLoss(Fraction(90)), Fraction(1, 10), multiplicity=10),)
+    engine = _rough(engine_for(law, "auto", 1e-9))
+    found = engine.log_deltas([332.63])[0]
+    assert found.width < 0.2
