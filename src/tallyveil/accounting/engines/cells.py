@@ -581,7 +581,10 @@ class _Side:
             # Ascending again, where rounding exchanged two: a smaller loss is safe.
             values = np.minimum.accumulate(values[::-1])[::-1]
             return _Law(
-                values, total[held] * (1 - 2 * error), infinite, slip + 64 * UNIT * float(np.abs(values).max())
+                values,
+                total[held] * (1 - 2 * error),
+                infinite,
+                slip + 64 * UNIT * float(np.abs(values).max()),
             )
         up = np.minimum(part / widths, total)
         masses = np.zeros(ends.size)
