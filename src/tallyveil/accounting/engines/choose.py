@@ -120,7 +120,7 @@ _WIDEST: Final = 1e-3
 _WIDEST_OF_SAMPLES: Final = 1e-6
 """The same of random samples, of which cells know more than at a larger width."""
 
-_RARE: Final = Fraction(1, 32)
+_RARE: Final = Fraction(1, 64)
 """The number of samples that hold a record, on average, up to which they are cut into cells. Nearly all of their losses
 lie so close to 0 that a contour has very many nodes."""
 

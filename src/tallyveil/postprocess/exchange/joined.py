@@ -163,7 +163,7 @@ def _home(first: Measured, second: Measured, name: str) -> dict[str, dict[str, t
     """The attribute of the first product that has an attribute of the second, and the levels each of its levels is."""
     schema = first.plan.schema
     levels = second.plan.schema.attribute(name).levels
-    fitting = []
+    fitting: list[dict[str, dict[str, tuple[str, ...]]]] = []
     for attribute in schema.attributes:
         if set(attribute.levels) == set(levels):
             # Of several with these levels, such as yes and no, the name tells which is meant.

@@ -250,10 +250,11 @@ def write_consistent(
     coterminous_once(plan, manifest.plan_digest, run)
     regions, iterations = read_regions(data, plan.config), iteration_codes(params)
     totals = NOTHING_PUBLISHED if published is None else read_published_totals(published, regions, iterations)
-    written, counts = {}, {}
+    written: dict[str, pl.DataFrame] = {}
+    counts: dict[str, dict[str, int]] = {}
     with own_folder(out, "safetab consistent"):
         for name, of_run in regions.items():
-            paths = [f"{table}-{name.lower()}.parquet" for table in TABLES]
+            paths = [f"{kind}-{name.lower()}.parquet" for kind in TABLES]
             # Checked against the manifest's SHA-256: consistency of a changed table would mean nothing.
             t1, t2 = (read_listed_table(run, manifest, path) for path in paths)
             of_published = totals.filter(pl.col("REGION_TYPE").is_in(GEOGRAPHIES[name]))
@@ -262,8 +263,8 @@ def write_consistent(
             )
             written |= dict(zip(paths, tables, strict=True))
         # Tables of another run, written here before, would be taken for some of this one.
-        for table, name in product(TABLES, GEOGRAPHIES):
-            remove(out / f"{table}-{name.lower()}.parquet")
+        for kind, name in product(TABLES, GEOGRAPHIES):
+            remove(out / f"{kind}-{name.lower()}.parquet")
         for path, table in written.items():
             # The guarantee of the run stays with its numbers: this is post-processing and costs nothing.
             tags = {
