@@ -376,7 +376,6 @@ def test_too_few_measurements_are_refused(edit, tmp_path):
 
 def test_other_commands_say_that_measurements_have_no_counts(measured, command):
     for words in (
-        ("report", measured),
         ("intervals", measured),
         ("evaluate", measured, "--truth", "x", "--i-understand-this-is-not-private"),
     ):

@@ -43,15 +43,16 @@ if TYPE_CHECKING:
     from tallyveil.postprocess.derived.district import District
     from tallyveil.postprocess.derived.quantities import Quantities
     from tallyveil.postprocess.derived.question import Levels
+    from tallyveil.postprocess.intervals.check import Check
     from tallyveil.postprocess.intervals.residuals import QueryResiduals
 
 
-def residuals_in(folder: Path, workers: int | None = None) -> "tuple[list[QueryResiduals], list[str]]":
-    """As `WithMeasurements.residuals`, of a folder; and, in words, what was measured and has no residuals."""
-    from tallyveil.postprocess.intervals.residuals import residuals_of
+def check_in(folder: Path, workers: int | None = None) -> "Check":
+    """The check of a folder: as `WithMeasurements.residuals`, with its constraints and what was not checked."""
+    from tallyveil.postprocess.intervals.check import check_of
     from tallyveil.postprocess.measured import open_measurements
 
-    return residuals_of(open_measurements(folder), workers or usable_cores())
+    return check_of(open_measurements(folder), workers or usable_cores())
 
 
 class WithMeasurements(Opened):
@@ -102,7 +103,10 @@ class WithMeasurements(Opened):
             StoreError: not all measurements are in the folder, or they are damaged.
         Privacy: computed from noisy measurements; spends nothing.
         """
-        return residuals_in(self.path, workers)[0]
+        from tallyveil.postprocess.intervals.residuals import residuals_of
+        from tallyveil.postprocess.measured import open_measurements
+
+        return residuals_of(open_measurements(self.path), workers or usable_cores())[0]
 
     @checked
     def ask(

@@ -33,16 +33,16 @@ class ProductDoor:
 
     Attributes:
         usage: The command that makes a release, with its arguments.
+        page: Writes the page of a release.
         keys: Tables of its TOML file by which the file is known; none where its input is something else.
-        page: Writes the page of a release; None where it has none.
         evaluation: The command that compares a release with the truth, with its arguments; None where there is none.
         guarantee: The manifest of a release with the guarantee that follows from ledger, plan and public inputs.
         cubes: The tables of a release, for publications in forms that all products share; None where it has none.
     """
 
     usage: str
+    page: Callable[[Path], Path]
     keys: frozenset[str] = frozenset()
-    page: Callable[[Path], Path] | None = None
     evaluation: str | None = None
     guarantee: Callable[[Path, Manifest], Manifest] = with_guarantee
     cubes: "Callable[[Path, Manifest], Published] | None" = None
@@ -53,6 +53,12 @@ def _release_page(out: Path) -> Path:
     from tallyveil.products.topdown.page.release import write_report
 
     return write_report(out)
+
+
+def _measurements_page(out: Path) -> Path:
+    from tallyveil.products.topdown.page.measurements import write_measurements_report
+
+    return write_measurements_report(out)
 
 
 def _safetab_page(out: Path) -> Path:
@@ -77,6 +83,12 @@ def _table_page(out: Path) -> Path:
     from tallyveil.products.lattice.page.table import write_table_report
 
     return write_table_report(out)
+
+
+def _programme_page(out: Path) -> Path:
+    from tallyveil.products.dhc.page import write_programme_report
+
+    return write_programme_report(out)
 
 
 # Likewise, tables are read by modules that other commands do not need.
@@ -136,7 +148,9 @@ PRODUCTS: Final[Mapping[ReleaseKind, ProductDoor]] = {
         evaluation=EVALUATE,
         cubes=_release_cubes,
     ),
-    ReleaseKind.MEASUREMENTS: ProductDoor(usage="tallyveil measure RELEASE.TOML --out DIR"),
+    ReleaseKind.MEASUREMENTS: ProductDoor(
+        usage="tallyveil measure RELEASE.TOML --out DIR", page=_measurements_page
+    ),
     ReleaseKind.SAFETAB: ProductDoor(
         usage="tallyveil safetab run PARAMS DATA --out DIR",
         page=_safetab_page,
@@ -171,7 +185,9 @@ PRODUCTS: Final[Mapping[ReleaseKind, ProductDoor]] = {
 
 
 PROGRAMME_FILE: Final = ProductDoor(
-    usage="tallyveil run PROGRAMME.TOML --out DIR", keys=frozenset({"programme", "releases"})
+    usage="tallyveil run PROGRAMME.TOML --out DIR",
+    page=_programme_page,
+    keys=frozenset({"programme", "releases"}),
 )
 """A programme of releases, whose folder has a `programme.json` and no manifest of its own."""
 
@@ -231,27 +247,17 @@ def _listed(keys: set[str] | frozenset[str]) -> str:
 
 
 def write_page(release: Path) -> Path:
-    """Write the page of a finished release of any product, or of a programme, from its published files.
+    """Write the page of a finished folder of any product, or of a programme, from its published files.
 
     Returns:
         Path of the page.
 
     Raises:
-        StoreError: the folder holds no finished release, or one that has no page.
+        StoreError: the folder holds no finished release, or a file of it is missing or damaged.
     """
     if (release / PROGRAMME).is_file():
-        from tallyveil.products.dhc.page import write_programme_report
-
-        return write_programme_report(release)
-    kind = read_manifest(release, *_with_results()).kind
-    page = PRODUCTS[kind].page
-    if page is None:
-        raise StoreError(
-            f"{release} holds a release of `{kind.command}`, for which there is no page. Its guarantee is in "
-            "manifest.json.",
-            code="no-release",
-        )
-    return page(release)
+        return PROGRAMME_FILE.page(release)
+    return PRODUCTS[read_manifest(release).kind].page(release)
 
 
 def publish_clean(release: Path) -> tuple[Path, ...]:

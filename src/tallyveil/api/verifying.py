@@ -616,7 +616,8 @@ def _claim_page(look: _Look) -> None:
     if not (look.root / REPORT).exists():
         look.unseen.append("the page: there is none")
         return
-    if _lacks(look, "whether the page is drawn from these files", "histogram"):
+    drawn_from = "measurements" if look.manifest.kind is ReleaseKind.MEASUREMENTS else "histogram"
+    if _lacks(look, "whether the page is drawn from these files", drawn_from):
         return
 
     def same() -> None:
@@ -628,8 +629,7 @@ def _claim_page(look: _Look) -> None:
                 "anew",
             )
 
-    if PRODUCTS[look.manifest.kind].page is not None:
-        look.hold("the page is drawn from these files, byte by byte", same)
+    look.hold("the page is drawn from these files, byte by byte", same)
 
 
 def _draws_the_page(copy: Path, root: Path, signed: str) -> bool:

@@ -175,28 +175,31 @@ def check_measurements(
     """Hold noisy answers to their joint estimate: geocodes, cells, exact counts and variances that are not as stated.
 
     Every query at every geolevel has a sum of squared residuals, which the stated variances predict. With more than
-    65,536 cells, queries of more than 1,024 answers have one for each of their attributes. The exit code is 0 if all
-    are within the limits of chance, and 10 if one is not. Nothing is written or spent.
+    65,536 cells, queries of more than 1,024 answers have one for each of their attributes. Exact counts and bounds are
+    held to noisy answers that add up to them, too. The exit code is 0 if all are within the limits of chance, and 10 if
+    one is not. Nothing is written or spent. `tallyveil report` draws a page of it.
     """
-    from tallyveil.api.measured import residuals_in
+    from tallyveil.api.measured import check_in
 
-    residuals, unchecked = residuals_in(measured, workers)
-    wrong = [item for item in residuals if not item.is_as_stated]
+    check = check_in(measured, workers)
+    n_sums, n_right = len(check.residuals), sum(item.is_as_stated for item in check.residuals)
     lines = [
-        f"{len(residuals) - len(wrong)} of {len(residuals)} sums, one for each geolevel and query, are as large as the "
-        "stated variances say",
-        *(f"NOT AS STATED: {item}" for item in wrong),
+        f"{n_right} of {n_sums} sums, one for each geolevel and query, are as large as the stated variances say",
+        *(
+            [
+                f"{sum(item.is_as_stated for item in check.constraints)} of {len(check.constraints)} constraints, one "
+                "for each geolevel, are as near to noisy answers as the stated variances say"
+            ]
+            if check.constraints
+            else []
+        ),
+        *(f"NOT AS STATED: {item}" for item in check.wrong),
         *(
             f"not checked against others: {item}, of which nothing else says anything, or which is too large for the "
             "memory of this machine"
-            for item in unchecked
+            for item in check.unchecked
         ),
     ]
-    record = {
-        "as_stated": not wrong,
-        "residuals": [item.to_mapping() for item in residuals],
-        "unchecked": unchecked,
-    }
-    give(record, lines, quiet=quiet, as_json=as_json)
-    if wrong:
+    give(check.to_mapping(), lines, quiet=quiet, as_json=as_json)
+    if check.wrong:
         raise typer.Exit(WRONG)

@@ -141,7 +141,7 @@ def residuals_of(measured: Measured, workers: int = 1) -> tuple[list[QueryResidu
         SchemaError, ConstraintError: the covariances would be too large, or exact counts contradict each other.
         StoreError: measurements are missing or damaged.
     """
-    model, exact = _model(measured)
+    model, exact = checked_model(measured)
     skipped: list[str] = []
     fits = (
         _apart(measured, model, exact, skipped)
@@ -211,7 +211,9 @@ def _whole(measured: Measured, model: UnmergedModel, exact: _Exact) -> _Fit:
         begins = np.cumsum([0, *(group.size for group in level.measured)])
         columns = [np.arange(start, stop) for start, stop in pairwise(begins.tolist())]
         pairs = zip(level.measured, columns, strict=True)
-        checked.append([_Checked(group.name, None, _labels(group), places) for group, places in pairs])
+        checked.append(
+            [_Checked(group.name, None, label_of_answer(group), places) for group, places in pairs]
+        )
     return _Fit(tree, KeptRows(StoredRows(measured.root, tree)), counts, checked)
 
 
@@ -269,7 +271,7 @@ def _sums_of(
     table: QueryGroup, queries: Collection[object], merged: MergedModel, number: int
 ) -> list[_Checked]:
     """What the model of a table holds to its estimate at a geolevel."""
-    checked, label_of, begin = [], _labels(table), 0
+    checked, label_of, begin = [], label_of_answer(table), 0
     answer_of_atom = merged.asked.factors[0].codes
     for sums in merged.measured[number]:
         # The model has a query for each number of terms, ascending; the columns of a query follow that order.
@@ -284,7 +286,7 @@ def _sums_of(
     return checked
 
 
-def _labels(query: QueryGroup, answers: Integers | None = None) -> Callable[[int], str]:
+def label_of_answer(query: QueryGroup, answers: Integers | None = None) -> Callable[[int], str]:
     """What each answer of a query counts, by its number among some or all; of a million, the few that are asked for."""
 
     def label_of(number: int) -> str:
@@ -303,7 +305,7 @@ def _of_zeros(measured: Measured, model: UnmergedModel) -> Iterator[QueryResidua
             never = np.setdiff1d(np.arange(query.size), model.schema.possible_answers(query))
             if not len(never):
                 continue
-            tally = _Tally.of(n, _Checked(query.name, ZEROS, _labels(query, never), never))
+            tally = _Tally.of(n, _Checked(query.name, ZEROS, label_of_answer(query, never), never))
             at_once = max(1, ANSWERS_AT_ONCE // query.size)
             for start in range(0, n, at_once):
                 stop = min(start + at_once, n)
@@ -346,8 +348,8 @@ def _of_fit(fit: _Fit, workers: int) -> list[QueryResiduals]:
     return residuals
 
 
-def _model(measured: Measured) -> tuple[UnmergedModel, _Exact]:
-    """The model of the measurements, and the exact counts that it uses."""
+def checked_model(measured: Measured) -> tuple[UnmergedModel, _Exact]:
+    """The model of the measurements, and the exact counts that it uses; raises ConfigError for other noise."""
     plan, spine = measured.plan, measured.hierarchies.spine
     if plan.strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         raise ConfigError(
