@@ -156,11 +156,11 @@ class Description:
             "rho": strategy.total,
         }
         table = self.file.estimation
-        measured = set(strategy.every_query) | {"*"}
         passes = {
-            name: [[query for query in names if query in measured] for names in steps]
-            for name, steps in table.passes.items()
-            if name in (*strategy.geolevels, "*")
+            # A geolevel may have fewer queries than another, so each gets passes of its own.
+            name: [[query for query in names if query in {*strategy.queries(name), "*"}] for names in steps]
+            for name in strategy.geolevels
+            if (steps := table.passes.get(name, table.passes.get("*")))
         }
         rounding = {
             name: steps for name, steps in table.rounding.items() if name in (*strategy.geolevels, "*")
