@@ -40,8 +40,10 @@ SCHEMAS = {name: name[: name.index("s-") + 1] for name in DHC} | {
 SPINES = {
     "dhc-persons-state-rooted": "dhc-state-rooted",
     "dhc-persons-us": "dhc-us",
+    **dict.fromkeys(("dhc-persons-us-agree", "dhc-persons-us-agree-sizes"), "dhc-us"),
     "dhc-units-state-rooted": "dhc-state-rooted",
     "dhc-units-us": "dhc-us",
+    **dict.fromkeys(("dhc-units-us-agree", "dhc-units-us-agree-sizes"), "dhc-us"),
     "redistricting-state-rooted": "redistricting-persons-state-rooted",
     "redistricting-units-state-rooted": "redistricting-units-state-rooted",
     "redistricting-units-us": "redistricting-units-us",

@@ -84,7 +84,7 @@ def test_the_engine_follows_the_losses() -> None:
     assert isinstance(engine_for((RESPONSE,), "cells", 1e-9), Cells)
     law = (RESPONSE, NormalLoss(Fraction(1)))
     assert isinstance(engine_for(law, "auto", 1e-9), Dithered)
-    rare = SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 1000), multiplicity=31)
+    rare = SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 1000), multiplicity=15)
     assert isinstance(engine_for((rare,), "auto", 1e-9), Cells)
     one = (SampledLoss(NormalLoss(Fraction(1, 10**20)), Fraction(1, 3)),)
     assert isinstance(engine_for(one, "auto", 1e-9), OneSample)
