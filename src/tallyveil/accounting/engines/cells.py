@@ -39,7 +39,13 @@ from flint import arb
 
 from tallyveil.accounting.engines.loss_transform import UNIT
 from tallyveil.accounting.engines.moments import greatest_bounds
-from tallyveil.accounting.engines.sampled import kinds_of, losses_of_sample
+from tallyveil.accounting.engines.sampled import (
+    kinds_of,
+    log_odds,
+    log_ratios,
+    losses_of_sample,
+    moves_of,
+)
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     ManyBounds,
@@ -211,12 +217,12 @@ class _Outline:
             odds = 2 * places - whole
             logs = -(places[1:] + places[:-1]) / 2 - math.log(2)
         else:
-            moves = _moves_of(base)
+            moves = moves_of(base)
             least = moves[0][0] / 2 if loss.changed else -_FARTHEST
             places = np.linspace(least, moves[-1][0] + _FARTHEST, _EDGES)
-            odds = np.logaddexp.reduce([share + mu * places - mu * mu / 2 for mu, share in moves])
+            odds = log_odds(base, places)
             logs = -(np.minimum(places[1:] ** 2, places[:-1] ** 2)) / 2 - math.log(2 * math.pi) / 2
-        return cls(places, _log_ratios(loss, odds), logs + math.log(places[1] - places[0]))
+        return cls(places, log_ratios(loss, odds), logs + math.log(places[1] - places[0]))
 
     def weights(self, loss: SampledLoss, tilt: float) -> Floats:
         """Logarithms of the tilted probabilities between the places."""
@@ -274,24 +280,6 @@ def _spread(places: Floats, lengths: Floats, weights: Floats, count: int) -> Flo
     if not total[-1] > 0:
         return places[[0, -1]]
     return np.unique(np.interp(np.linspace(0, total[-1], count + 1), total, places))
-
-
-def _moves_of(base: object) -> list[tuple[float, float]]:
-    """By how many standard deviations the record moves normal noise, and the logarithms of their probabilities."""
-    if isinstance(base, MixtureLoss):
-        return [(math.sqrt(move**2 / base.variance), log_of(share)) for move, share in base.shares]
-    if isinstance(base, GaussianLoss):
-        return [(math.sqrt(base.sensitivity**2 / base.variance), 0.0)]
-    assert isinstance(base, NormalLoss)
-    return [(math.sqrt(base.mu_squared), 0.0)]
-
-
-def _log_ratios(loss: SampledLoss, odds: Floats) -> Floats:
-    """ln R from the losses on the sample."""
-    q = loss.probability
-    stays = -math.inf if q == 1 else log_of(1 - q)
-    ratios: Floats = np.logaddexp(stays, log_of(q) + odds)
-    return ratios
 
 
 def _cells_of(loss: SampledLoss, places: Floats) -> list[_Cell]:
@@ -852,7 +840,7 @@ def _flattened(loss: SampledLoss, outlines: dict[SampledLoss, _Outline]) -> tupl
     middle = (outline.ratios[1:] + outline.ratios[:-1]) / 2
     if isinstance(loss.base, ExponentialLoss) and not loss.changed:
         e = float(loss.base.epsilon)
-        middle = np.concatenate([middle, _log_ratios(loss, np.array([-e, e]))])
+        middle = np.concatenate([middle, log_ratios(loss, np.array([-e, e]))])
         logs = np.concatenate([outline.logs, [-math.log(2), -math.log(2) - e]])
     else:
         logs = outline.logs

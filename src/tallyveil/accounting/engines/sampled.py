@@ -331,7 +331,7 @@ def moments_of_sample(loss: SampledLoss, tilt: float) -> tuple[float, float, flo
         losses, exponents = _halves_in_floats(loss, tilt)
         return _moments(losses, exponents)
     log_p, b = _in_floats(loss, power)
-    grown = _log_grown(loss, b)
+    grown = log_ratios(loss, b)
     if loss.failure:
         log_p = np.append(log_p + math.log1p(-float(loss.failure)), math.log(loss.failure))
         grown = np.append(grown, _log_rest(loss))
@@ -368,7 +368,7 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
     if isinstance(loss.base, ChoiceLoss):
         return _fall_of_kinds(loss, tilt)
     assert isinstance(loss.base, NormalLoss | MixtureLoss)
-    mu, powers = _moves(loss.base)[-1][0], _powers(loss, tilt)
+    mu, powers = moves_of(loss.base)[-1][0], _powers(loss, tilt)
     if max(powers) * mu > _LARGEST_SHIFT:
         return lambda begin, end: 0.0
     law = _listed(loss, tilt, 0.0)
@@ -523,16 +523,16 @@ def _log_rest(loss: SampledLoss) -> float:
     return math.log1p(-float(q)) if 2 * q < 1 else math.log(1 - q)
 
 
-def _log_grown(loss: SampledLoss, b: Floats) -> Floats:
-    """ln R."""
-    grown: Floats = np.logaddexp(_log_rest(loss), math.log(loss.probability) + b)
-    return grown
+def log_ratios(loss: SampledLoss, b: Floats) -> Floats:
+    """ln R from losses b on the sample."""
+    ratios: Floats = np.logaddexp(_log_rest(loss), math.log(loss.probability) + b)
+    return ratios
 
 
 _Gaussian: TypeAlias = NormalLoss | GaussianLoss | MixtureLoss
 
 
-def _moves(base: object) -> list[tuple[float, float]]:
+def moves_of(base: object) -> list[tuple[float, float]]:
     """By how many standard deviations the record moves Gaussian noise, and the logarithms of their probabilities."""
     match base:
         case NormalLoss(mu_squared):
@@ -546,20 +546,20 @@ def _moves(base: object) -> list[tuple[float, float]]:
             raise AssertionError(base)
 
 
-def _log_odds(base: object, x: Floats) -> Floats:
+def log_odds(base: object, x: Floats) -> Floats:
     """The loss b of Gaussian noise at places x, in standard deviations."""
-    terms = [log_share + mu * x - mu * mu / 2 for mu, log_share in _moves(base)]
+    terms = [log_share + mu * x - mu * mu / 2 for mu, log_share in moves_of(base)]
     return terms[0] if len(terms) == 1 else np.logaddexp.reduce(terms)
 
 
 def _slope(loss: SampledLoss, x: float) -> float:
     """The slope of ln R at x, at least; it rises with x."""
     place = np.array([x])
-    grown = float(_log_grown(loss, _log_odds(loss.base, place))[0])
+    grown = float(log_ratios(loss, log_odds(loss.base, place))[0])
     log_q = math.log(loss.probability)
     return sum(
         mu * math.exp(min(0.0, log_q + log_share + (mu * x - mu * mu / 2) - grown))
-        for mu, log_share in _moves(loss.base)
+        for mu, log_share in moves_of(loss.base)
     )
 
 
@@ -579,7 +579,7 @@ def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
     base, exponent = loss.base, float(power)
     match base:
         case NormalLoss() | MixtureLoss():
-            mu, shift = _moves(base)[-1][0], 0.0
+            mu, shift = moves_of(base)[-1][0], 0.0
             y, nats = _strip(exponent, mu, _WIDEST_STRIP)
             step = 2 * math.pi / (frequency * mu + nats / y)
             # In the middle of the strip between the real axis and y the step does not depend on the frequency.
@@ -589,7 +589,7 @@ def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
             # The error of the rule falls with the step.
             step = _few_digits(step)
         case GaussianLoss(variance):
-            mu, step, shift = _moves(base)[0][0], 1 / math.sqrt(variance), 0.0
+            mu, step, shift = moves_of(base)[0][0], 1 / math.sqrt(variance), 0.0
         case _:
             raise AssertionError(base)
     low, high = _range(loss, exponent, mu)
@@ -619,10 +619,10 @@ def _gauss_bound(loss: SampledLoss, power: float, frequency: float, angle: float
     long = math.cosh(log_rho)
     least = _log_least(loss, power)
     if power >= 0:
-        grown = power * float(_log_grown(loss, np.array([epsilon * long]))[0])
+        grown = power * float(log_ratios(loss, np.array([epsilon * long]))[0])
     else:
         grown = power * (
-            float(_log_grown(loss, np.array([-epsilon * long]))[0]) + math.log(math.cos(angle / 2))
+            float(log_ratios(loss, np.array([-epsilon * long]))[0]) + math.log(math.cos(angle / 2))
         )
     largest = -math.log(2) + epsilon / 2 * (long - 1) + grown + frequency * angle
     interval = math.log(64 / 15 * epsilon / 2 / -math.expm1(-2 * log_rho))
@@ -721,7 +721,7 @@ def _upright_bound(
 def _log_largest(loss: SampledLoss, power: float, b: tuple[float, float], angle: float) -> float:
     """Logarithm of the largest |R|^power where the real part of the loss b lies between two and its angle is at most
     this."""
-    grown = _log_grown(loss, np.array(b))
+    grown = log_ratios(loss, np.array(b))
     if power >= 0:
         return power * float(grown[1])
     return power * (float(grown[0]) + math.log(math.cos(angle / 2)))
@@ -745,7 +745,7 @@ def _log_least(loss: SampledLoss, power: float) -> float:
     """A lower bound of the logarithm of the transform at u = 0: what the two atoms give."""
     assert isinstance(loss.base, ExponentialLoss)
     epsilon = float(loss.base.epsilon)
-    ends = _log_grown(loss, epsilon * np.array([-1.0, 1.0]))
+    ends = log_ratios(loss, epsilon * np.array([-1.0, 1.0]))
     return float(np.logaddexp(power * ends[0], power * ends[1] - epsilon)) - math.log(2)
 
 
@@ -777,11 +777,11 @@ def _half_line(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine
 def _half_line_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine:
     """The path with fewer nodes: on the real axis, or beside it, where R^w is damped."""
     powers, most = [float(power) for power in _powers(loss, tilt)], float(_power(loss, tilt))
-    mu = _moves(loss.base)[0][0]
+    mu = moves_of(loss.base)[0][0]
     low, high = mu / 2, _range(loss, most, mu)[1]
     # Each half is at least the sum of its cells' least terms; the integrand's first factor falls, and R rises.
     x = np.linspace(low, high, _PLACES + 1)
-    grown = _log_grown(loss, _log_odds(loss.base, x))
+    grown = log_ratios(loss, log_odds(loss.base, x))
     widths = math.log(float(x[1] - x[0]) / math.sqrt(2 * math.pi))
     # At a tilt between -1 and 0 both powers are between 0 and 1, and beyond, the larger one is above 1.
     least = float(np.logaddexp.reduce(widths - x[1:] ** 2 / 2 + max(powers) * grown[:-1]))
@@ -842,11 +842,11 @@ def _largest_within(
     heights: tuple[float, float],
 ) -> float:
     """Logarithm of the largest normal density times |R^w| where Re x and Im x lie between two numbers each."""
-    mu = _moves(loss.base)[0][0]
+    mu = moves_of(loss.base)[0][0]
     x = np.linspace(*ends, _PLACES + 1)
     inside = (x[:-1] <= 0) & (x[1:] >= 0)
     parabola = np.where(inside, 0.0, -np.minimum(x[:-1] ** 2, x[1:] ** 2) / 2)
-    grown = _log_grown(loss, _log_odds(loss.base, x))
+    grown = log_ratios(loss, log_odds(loss.base, x))
     farthest = max(map(abs, heights))
     largest = max(
         float((parabola + np.maximum(power * grown[:-1], power * grown[1:])).max())
@@ -882,7 +882,7 @@ def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     farthest = min(-power * mu, math.sqrt(2 * power * _log_rest(loss))) if power < 0 else power * mu
     ends = (-16 - farthest, 16.0) if power < 0 else (-16.0, 16 + farthest)
     x = np.linspace(*ends, _PLACES + 1)
-    logs = -x * x / 2 + power * _log_grown(loss, _log_odds(loss.base, x))
+    logs = -x * x / 2 + power * log_ratios(loss, log_odds(loss.base, x))
     matter = np.flatnonzero(logs >= float(logs.max()) - _LEFT_OUT)
     step = float(x[1] - x[0])
     low, high = float(x[matter[0]]) - step, float(x[matter[-1]]) + step
@@ -1090,7 +1090,7 @@ def _laplace_in_balls(epsilon: arb, path: list[_Piece]) -> tuple[list[Ball], lis
 
 
 def _normal_in_balls(base: NormalLoss | MixtureLoss, rule: _Rule) -> tuple[list[Ball], list[Ball]]:
-    _checked((rule.last - rule.first) * len(_moves(base)))
+    _checked((rule.last - rule.first) * len(moves_of(base)))
     step = Fraction(rule.step)
     places: list[Ball] = [rational(j * step) for j in range(rule.first, rule.last + 1)]
     if rule.shift:
@@ -1138,14 +1138,14 @@ def _halves_in_floats(loss: SampledLoss, tilt: float) -> tuple[Floats, Floats]:
     """For a sample of fixed size: losses, and the logarithms of their tilted probabilities, in floats."""
     power = float(_power(loss, Fraction(tilt)))
     if isinstance(loss.base, NormalLoss):
-        mu = _moves(loss.base)[0][0]
+        mu = moves_of(loss.base)[0][0]
         ends = np.linspace(mu / 2, _range(loss, power, mu)[1], 4097)
         x = (ends[1:] + ends[:-1]) / 2
         log_q = math.log(float(ends[1] - ends[0]) / math.sqrt(2 * math.pi)) - x * x / 2
-        b = _log_odds(loss.base, x)
+        b = log_odds(loss.base, x)
     else:
         log_q, b = _in_floats(loss, power)
-    log_q, grown = log_q[b > 0], _log_grown(loss, b[b > 0])
+    log_q, grown = log_q[b > 0], log_ratios(loss, b[b > 0])
     stays = max(1 - float(np.exp(log_q).sum() + np.exp(log_q + grown).sum()), _TINY)
     exponents = [log_q + (1 + tilt) * grown, log_q - tilt * grown, np.array([math.log(stays)])]
     return np.concatenate([grown, -grown, [0.0]]), np.concatenate(exponents)
@@ -1178,7 +1178,7 @@ def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
             stride = max(1, (rule.last - rule.first) >> 10)
             x = np.arange(rule.first, rule.last + 1, stride, dtype=np.float64) * rule.step
             unit = math.log(stride * rule.step / math.sqrt(2 * math.pi))
-            return unit - x * x / 2, _log_odds(loss.base, x)
+            return unit - x * x / 2, log_odds(loss.base, x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1207,9 +1207,9 @@ class _Shift:
         count = min(math.ceil((high - low) / step), _MOST_CELLS)
         x = np.linspace(low, high, count + 1)
         left, log_q = _log_rest(loss), math.log(loss.probability)
-        top = np.maximum(left, log_q + _log_odds(loss.base, x))
+        top = np.maximum(left, log_q + log_odds(loss.base, x))
         along, across = np.exp(left - top), np.zeros(x.size)
-        for move, log_share in _moves(loss.base):
+        for move, log_share in moves_of(loss.base):
             part = np.exp(log_q + log_share + (move * x - move * move / 2) - top)
             along, across = (
                 along + part * math.cos(move / mu * angle),
@@ -1225,7 +1225,7 @@ class _Shift:
         leftmost = max(float(sizes[0]), power * left) + float(log_ndtr(low))
         if power <= 0 and left == -math.inf:
             # Without a part that stays, R falls to 0, but |R| >= R(x) cos(angle / 2), and exp(-x^2 / 2) R^power falls.
-            grown = float(_log_grown(loss, _log_odds(loss.base, x[:1]))[0]) + math.log(math.cos(angle / 2))
+            grown = float(log_ratios(loss, log_odds(loss.base, x[:1]))[0]) + math.log(math.cos(angle / 2))
             fall = -low + power * _slope(loss, low)
             leftmost = power * grown - low * low / 2 - math.log(math.sqrt(2 * math.pi) * fall)
         beyond = high - max(power, 0.0) * mu
