@@ -468,7 +468,7 @@ def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | No
 
 def _far_apart(law: Law, width: float) -> Conditioned | None:
     """The same where a value is so large that one contour for all losses beside samples would be very long."""
-    return _conditioned(law, width, _LARGE) if any(isinstance(loss, SampledLoss) for loss in law) else None
+    return _conditioned(law, width, _LARGE) if _has_samples(law) else None
 
 
 def _wider(law: Law, width: float) -> Dithered | None:
