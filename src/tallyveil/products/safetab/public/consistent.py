@@ -26,6 +26,7 @@ from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_listed_table, read_manifest
 from tallyveil.products.safetab.public.config import GEOGRAPHIES
 from tallyveil.products.safetab.public.consistent_groups import (
+    DETAIL_NUMBER,
     GROUP,
     LADDER_CELLS,
     REGION,
@@ -48,7 +49,7 @@ from tallyveil.products.safetab.public.consistent_numbers import (
 )
 from tallyveil.products.safetab.public.files import ColumnRule, FileFormat, read_rows, some
 from tallyveil.products.safetab.public.households import GROUP_TOTALS
-from tallyveil.products.safetab.public.plan import LADDER, coterminous_once, read_plan
+from tallyveil.products.safetab.public.plan import coterminous_once, read_plan
 from tallyveil.products.safetab.public.regions import Regions, read_regions
 from tallyveil.products.safetab.public.tables import TABLES
 from tallyveil.storage.outputs import own_folder, remove
@@ -122,9 +123,10 @@ def _rows_of_t2(
     reductions: dict[int, list[Reduction]],
 ) -> tuple[Floats | Integers, Floats]:
     """The number of each row of T2, and by how much its variance is lower."""
-    detail = pl.col("DETAIL").replace_strict([*LADDER.names], [0, 1, 2, 3, 0], return_dtype=pl.Int64)
     # A region that takes numbers of another may publish them in a coarser table.
-    rows = cell_places(t2).join(t1.select(*GROUP, detail=detail), on=GROUP, how="left", maintain_order="left")
+    rows = cell_places(t2).join(
+        t1.select(*GROUP, detail=DETAIL_NUMBER), on=GROUP, how="left", maintain_order="left"
+    )
     published, place = rows["detail"].to_numpy(), rows["place"].to_numpy()
     numbers: Floats | Integers = np.zeros(t2.height, np.int64)
     if final.dtype != np.int64:

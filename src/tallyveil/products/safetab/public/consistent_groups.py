@@ -44,6 +44,11 @@ _MEASURED: Final = ["MEASURED_TYPE", "MEASURED_ID", "ITERATION_CODE"]
 LADDER_CELLS: Final = (1, *(detail.n_cells for detail in DETAILS))
 """Cells of a group of detail 0, which is its total, and of details 1, 2 and 3."""
 
+DETAIL_NUMBER: Final = pl.col("DETAIL").replace_strict(
+    [*LADDER.names], [0, 1, 2, 3, 0], return_dtype=pl.Int64
+)
+"""The detail of a row of T1. A total-only group has one cell, as a group of detail 0."""
+
 
 def cells_in(detail: int, coarser: int) -> Integers:
     """For each cell of a detail, 0 to 3, the cell of a detail at most as fine that contains it."""
@@ -123,11 +128,7 @@ def groups_of(t1: pl.DataFrame, t2: pl.DataFrame, regions: Regions, known: pl.Da
     rows = t1.select(*GROUP, "DETAIL", "SAME_AS", "ESTIMATE", "VARIANCE", "ESTIMATE_VARIANCE").with_row_index(
         "row"
     )
-    rows = rows.with_columns(
-        # A total-only group has one cell, as a group of detail 0.
-        detail=pl.col("DETAIL").replace_strict([*LADDER.names], [0, 1, 2, 3, 0], return_dtype=pl.Int64)
-    )
-    rows = _with_measured(rows, regions)
+    rows = _with_measured(rows.with_columns(detail=DETAIL_NUMBER), regions)
     # The region that publishes the finest table stands for the others, and the measured region where there are several.
     order = rows.sort(*_MEASURED, -pl.col("detail"), pl.col("SAME_AS") != "", "row").unique(
         _MEASURED, keep="first", maintain_order=True
@@ -136,21 +137,20 @@ def groups_of(t1: pl.DataFrame, t2: pl.DataFrame, regions: Regions, known: pl.Da
     groups = rows.join(order.select(*_MEASURED, "group"), on=_MEASURED, how="left", maintain_order="left")
     keys = groups.select(*GROUP, "group")
     of_t2 = t2.select(GROUP).join(keys, on=GROUP, how="left", maintain_order="left")["group"]
-    alone = order.filter(pl.col("detail") == 0).select(
-        "group", "VARIANCE", cell=pl.col("ESTIMATE"), place=pl.lit(0)
-    )
+    alone = order.filter(pl.col("detail") == 0).select("group", "VARIANCE", place=pl.lit(0), cell="ESTIMATE")
     tables = cell_places(t2).join(order.select(*GROUP, "group"), on=GROUP)
-    tables = tables.filter(pl.col("place") >= 0).select("group", "VARIANCE", cell="ESTIMATE", place="place")
+    tables = tables.filter(pl.col("place") >= 0).select("group", "VARIANCE", "place", cell="ESTIMATE")
     cells = pl.concat([alone, tables], how="vertical_relaxed").sort("group", "place")
     further = known.join(keys, on=GROUP, how="anti").with_columns(group=pl.int_range(pl.len()) + order.height)
-    told = known.join(pl.concat([keys, further.select(*GROUP, "group")]), on=GROUP).unique(["group", "COUNT"])
+    labels = pl.concat([keys, further.select(*GROUP, "group")])
+    stated = known.join(labels, on=GROUP).unique(["group", "COUNT"])
     # Regions with the same blocks have the same people.
-    if told["group"].is_duplicated().any():
+    if stated["group"].is_duplicated().any():
         raise published_contradiction()
     n = order.height + further.height
     count = further["COUNT"].to_numpy().astype(np.float64)
     totals = np.full(n, np.nan)
-    totals[told["group"].to_numpy()] = told["COUNT"].to_numpy()
+    totals[stated["group"].to_numpy()] = stated["COUNT"].to_numpy()
     sizes = np.concatenate(
         [np.array(LADDER_CELLS)[order["detail"].to_numpy()], np.ones(further.height, np.int64)]
     )
@@ -162,7 +162,7 @@ def groups_of(t1: pl.DataFrame, t2: pl.DataFrame, regions: Regions, known: pl.Da
     short = total - np.add.reduceat(values, first[:-1])
     values = values + np.repeat(short / np.add.reduceat(noise, first[:-1]), sizes) * noise
     return Groups(
-        pl.concat([keys, further.select(*GROUP, "group")]),
+        labels,
         groups["group"].to_numpy(),
         of_t2.to_numpy(),
         np.concatenate([order["detail"].to_numpy(), np.zeros(further.height, np.int64)]),
