@@ -28,6 +28,7 @@ from tallyveil.products.safetab.public.consistent_groups import (
     groups_of,
     iteration_codes,
     nation_sums,
+    rules_of,
 )
 from tallyveil.products.safetab.public.consistent_numbers import broken_rules
 from tallyveil.products.safetab.public.evaluation import CELL_KEYS, T1_KEYS, TRUE, true_tables, with_truth
@@ -113,10 +114,10 @@ def measured(inputs: SafetabInputs, folder: Path, runs: int) -> tuple[pl.DataFra
 def broken(t1: pl.DataFrame, t2: pl.DataFrame, inputs: SafetabInputs, iterations: dict) -> int:
     """How many rules the consistent numbers break by more than a millionth of a person."""
     regions = inputs.regions["US"]
-    found = [table.with_columns(ESTIMATE=pl.col("CONSISTENT").cast(pl.Float64)) for table in (t1, t2)]
-    groups = groups_of(*found, regions, NOTHING_PUBLISHED)
+    tables = [table.with_columns(ESTIMATE=pl.col("CONSISTENT").cast(pl.Float64)) for table in (t1, t2)]
+    groups = groups_of(*tables, regions, NOTHING_PUBLISHED)
     pairs = contained_groups(groups, contained_pairs(iterations))
-    return broken_rules(groups, nation_sums(groups, regions), pairs, groups.cells)[1]
+    return broken_rules(groups, rules_of(groups, nation_sums(groups, regions), pairs), groups.cells)
 
 
 def summed(rows: pl.DataFrame, name: str, number: pl.Expr) -> pl.DataFrame:

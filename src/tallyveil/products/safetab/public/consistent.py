@@ -40,6 +40,7 @@ from tallyveil.products.safetab.public.consistent_groups import (
     iteration_codes,
     nation_sums,
     region_names,
+    rules_of,
 )
 from tallyveil.products.safetab.public.consistent_numbers import (
     Reduction,
@@ -99,15 +100,16 @@ def consistent_tables(
     t1, t2 = tables
     groups = groups_of(t1, t2, regions, published)
     sums = nation_sums(groups, regions)
-    pairs = contained_groups(groups, contained_pairs(iterations))
+    rules = rules_of(groups, sums, contained_groups(groups, contained_pairs(iterations)))
     linear = least_squares(groups, sums)
-    final = consistent_cells(groups, sums, pairs, linear.cells, whole=whole)
+    final = consistent_cells(groups, rules, linear.cells, whole=whole)
     totals, lowered = groups.sums(final)[groups.t1], np.zeros(len(groups.detail))
     for group, reductions in linear.reductions.items():
         lowered[group] = sum(reduction.covariance.sum() for reduction in reductions)
-    counts = dict(
-        zip(("rules", "broken_before"), broken_rules(groups, sums, pairs, groups.cells), strict=True)
-    )
+    counts = {
+        "rules": sum(len(of_detail.right) for of_detail in rules),
+        "broken_before": broken_rules(groups, rules, groups.cells),
+    }
     return (
         _with_numbers(t1, totals, lowered[groups.t1]),
         _with_numbers(t2, *_rows_of_t2(t1, t2, groups, final, linear.reductions)),

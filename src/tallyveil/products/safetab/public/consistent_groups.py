@@ -14,7 +14,7 @@ The total of a group with a table is the sum of its cells, so all rules are abou
 whose numbers come from one measurement are one group.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -396,15 +396,19 @@ def contained_groups(groups: Groups, contained: pl.DataFrame) -> Integers:
     return pairs.unique().sort("group", "other").to_numpy()
 
 
-def rules_at(groups: Groups, detail: int, sums: Iterable[NationSum], pairs: Integers) -> Rules:
-    """The rules for tables of one detail, in the cells of `Groups.cells_at`.
+def rules_of(groups: Groups, sums: Sequence[NationSum], pairs: Integers) -> list[Rules]:
+    """The rules for tables of each detail, from 0 to the finest of the groups, in the cells of `Groups.cells_at`.
 
     Args:
         groups: The groups.
-        detail: The detail; groups without it are in no rule.
         sums: Nations and their states.
         pairs: Pairs of groups, as `contained_groups` gives them.
     """
+    return [_rules_at(groups, detail, sums, pairs) for detail in range(int(groups.detail.max(initial=0)) + 1)]
+
+
+def _rules_at(groups: Groups, detail: int, sums: Sequence[NationSum], pairs: Integers) -> Rules:
+    """The rules for tables of one detail; groups without it are in no rule."""
     first, _ = groups.cells_at(detail)
     table = _RuleTable(first[:-1], detail)
     for total in sums:

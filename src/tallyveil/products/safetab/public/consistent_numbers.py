@@ -43,7 +43,6 @@ from tallyveil.products.safetab.public.consistent_groups import (
     Rules,
     cells_in,
     published_contradiction,
-    rules_at,
     summed,
 )
 
@@ -151,40 +150,38 @@ def _part(groups: Groups, cells: Floats, group: int, variance: float, detail: in
 
 
 def consistent_cells(
-    groups: Groups, sums: Sequence[NationSum], pairs: Integers, cells: Floats, *, whole: bool
+    groups: Groups, rules: Sequence[Rules], cells: Floats, *, whole: bool
 ) -> Floats | Integers:
     """Cells that keep all rules, pass by pass.
 
     Args:
         groups: The groups.
-        sums: Nations and their states.
-        pairs: Pairs of groups of which the second contains the first.
+        rules: Those of each detail, as `rules_of` gives them.
         cells: Cells after least squares.
         whole: Whether the cells are whole numbers of 0 or more. Otherwise rules are kept within `TOLERANCE`.
     Raises:
         ConfigError: totals that are published elsewhere contradict each other.
         SolverError: a solver stopped early.
     """
-    known = bool(np.isfinite(groups.known).any())
-    found: Floats | Integers = np.zeros(0)
-    for detail in range(int(groups.detail.max(initial=0)) + 1):
+    kind = _Kind(whole, bool(np.isfinite(groups.known).any()))
+    numbers: Floats | Integers = np.zeros(0)
+    for detail, of_detail in enumerate(rules):
         _, into = groups.cells_at(detail)
         target, noise = summed(into, cells), summed(into, groups.noise)
-        rules = rules_at(groups, detail, sums, pairs)
         if not detail:
-            found = _kept(rules, target, groups.variance, groups.known, (whole, known))
+            numbers = _of_pass(of_detail, target, groups.variance, groups.known, kind)
             continue
         _, coarser = groups.cells_at(detail - 1)
         parts = np.zeros(len(target), np.int64)
         parts[into] = coarser
         # Within a coarser cell the finer ones move with it, in proportion to their noise.
-        rest = found - np.bincount(parts, target)
+        rest = numbers - np.bincount(parts, target)
         target = target + (rest / np.bincount(parts, noise))[parts] * noise
         # A cell that is not divided further is known.
-        given = np.where(np.bincount(parts)[parts] > 1, np.nan, found[parts])
-        rules = _divided(rules, target, detail).with_sums(parts, found)
-        found = _kept(rules, target, noise, given, (whole, known))
-    return found
+        given = np.where(np.bincount(parts)[parts] > 1, np.nan, numbers[parts])
+        divided = _divided(of_detail, target, detail).with_sums(parts, numbers)
+        numbers = _of_pass(divided, target, noise, given, kind)
+    return numbers
 
 
 def _divided(rules: Rules, target: Floats, detail: int) -> Rules:
@@ -202,21 +199,37 @@ def _divided(rules: Rules, target: Floats, detail: int) -> Rules:
     return Rules(rules.matrix, rules.right, tight).taken(~(tight & last))
 
 
-def broken_rules(
-    groups: Groups, sums: Sequence[NationSum], pairs: Integers, cells: Floats | Integers
-) -> tuple[int, int]:
-    """The number of rules in tables of all details, and how many of them cells break by more than `TOLERANCE`."""
-    counted = broken = 0
-    for detail in range(int(groups.detail.max(initial=0)) + 1):
-        rules = rules_at(groups, detail, sums, pairs)
-        excess = rules.excess(np.bincount(groups.cells_at(detail)[1], cells))
-        counted, broken = counted + len(excess), broken + int((excess > TOLERANCE).sum())
-    return counted, broken
+def broken_rules(groups: Groups, rules: Sequence[Rules], cells: Floats | Integers) -> int:
+    """How many rules, as `rules_of` gives them, cells break by more than `TOLERANCE`."""
+    return sum(
+        int((of_detail.excess(np.bincount(groups.cells_at(detail)[1], cells)) > TOLERANCE).sum())
+        for detail, of_detail in enumerate(rules)
+    )
 
 
-def _kept(
-    rules: Rules, target: Floats, variance: Floats, given: Floats, asked: tuple[bool, bool]
-) -> Floats | Integers:
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What all passes have in common.
+
+    Attributes:
+        whole: Whether the numbers are whole and 0 or more.
+        published: Whether totals are published elsewhere. Without these every pass has a point.
+    """
+
+    whole: bool
+    published: bool
+
+    def no_point(self, said: str) -> TallyveilError:
+        """What is wrong where a pass has no point."""
+        if self.published:
+            return published_contradiction()
+        return SolverError(
+            f"consistent groups: {said}. Please report this with the published tables.",
+            code="safetab-nearest",
+        )
+
+
+def _of_pass(rules: Rules, target: Floats, variance: Floats, given: Floats, kind: _Kind) -> Floats | Integers:
     """The numbers of a pass.
 
     Args:
@@ -224,30 +237,29 @@ def _kept(
         target: What they are near to.
         variance: Inverse weights.
         given: Numbers that are known, otherwise NaN.
-        asked: Whether they are whole numbers of 0 or more, and whether totals are published elsewhere.
+        kind: What all passes have in common.
     """
-    whole, known = asked
-    rules, given = _settled(rules, given, whole)
+    rules, given = _settled(rules, given, kind.whole)
     if (rules.excess(np.zeros(len(target)))[np.diff(rules.matrix.indptr) == 0] > TOLERANCE).any():
-        raise _none(known, "known numbers contradict each other")
+        raise kind.no_point("known numbers contradict each other")
     rules = rules.taken(np.diff(rules.matrix.indptr) > 0)
     target = np.where(np.isnan(given), target, given)
-    found: Floats | Integers = target.copy()
-    if whole:
+    numbers: Floats | Integers = target.copy()
+    if kind.whole:
         # Rounding to the nearest whole number costs the least, and keeps inequalities of single cells.
-        found = np.rint(np.maximum(target, 0.0)).astype(np.int64)
-    broken = (rules.excess(target) > TOLERANCE) | (rules.excess(found) > TOLERANCE)
+        numbers = np.rint(np.maximum(target, 0.0)).astype(np.int64)
+    broken = (rules.excess(target) > TOLERANCE) | (rules.excess(numbers) > TOLERANCE)
     unsettled = np.zeros(len(target), np.bool_)
     unsettled[rules.matrix[broken].indices] = True
-    if whole:
+    if kind.whole:
         # A cell in no rule is rounded, and raised to 0.
         unsettled[rules.matrix.indices[target[rules.matrix.indices] < -TOLERANCE]] = True
-    for cells, own in _parts(rules, unsettled):
+    for cells, rules_here in _parts(rules, unsettled):
         near = target[cells]
-        if (own.excess(near) > TOLERANCE).any() or (whole and near.min() < -TOLERANCE):
-            near = _nearest(own, near, variance[cells], asked)
-        found[cells] = _whole(own, np.maximum(near, 0.0), known) if whole else near
-    return found
+        if (rules_here.excess(near) > TOLERANCE).any() or (kind.whole and near.min() < -TOLERANCE):
+            near = _nearest(rules_here, near, variance[cells], kind)
+        numbers[cells] = _whole(rules_here, np.maximum(near, 0.0), kind) if kind.whole else near
+    return numbers
 
 
 def _settled(rules: Rules, given: Floats, whole: bool) -> tuple[Rules, Floats]:
@@ -287,13 +299,13 @@ def _parts(rules: Rules, unsettled: Bools) -> Iterator[tuple[Integers, Rules]]:
     of_cells, of_rules = _by_label(label[:n]), _by_label(label[n:])
     local = np.zeros(n, np.int64)
     for number in np.unique(label[:n][unsettled]).tolist():
-        cells, own = of_cells[number], of_rules.get(number, np.zeros(0, np.int64))
+        cells, which = of_cells[number], of_rules.get(number, np.zeros(0, np.int64))
         local[cells] = np.arange(len(cells))
-        rows = rules.matrix[own]
+        rows = rules.matrix[which]
         matrix = sparse.csr_matrix(
-            (rows.data, local[rows.indices], rows.indptr), shape=(len(own), len(cells))
+            (rows.data, local[rows.indices], rows.indptr), shape=(len(which), len(cells))
         )
-        yield cells, Rules(matrix, rules.right[own], rules.equal[own])
+        yield cells, Rules(matrix, rules.right[which], rules.equal[which])
 
 
 def _by_label(label: Integers) -> dict[int, Integers]:
@@ -303,22 +315,21 @@ def _by_label(label: Integers) -> dict[int, Integers]:
     return dict(zip(values.tolist(), np.split(order, starts[1:]), strict=True))
 
 
-def _nearest(rules: Rules, target: Floats, variance: Floats, asked: tuple[bool, bool]) -> Floats:
+def _nearest(rules: Rules, target: Floats, variance: Floats, kind: _Kind) -> Floats:
     """The nearest point. It is sought by the rules that are near the target, and holds if it keeps the others too."""
-    whole, known = asked
     room = rules.right - rules.matrix @ target
     reach = _FAR * (np.sqrt(variance.max()) + max(rules.excess(target).max(initial=0.0), -target.min(), 0.0))
     while True:
         # The room that a group of a hundred million people leaves, times a price of almost 0, would drown the gap.
-        near, bounded = rules.equal | (room <= reach), (target <= reach) & whole
-        status, found = _interior(rules.taken(near), target, variance, bounded)
-        if whole:
-            found = np.where(bounded, np.maximum(found, 0.0), found)
-        broken = rules.excess(found) > TOLERANCE
+        near, bounded = rules.equal | (room <= reach), (target <= reach) & kind.whole
+        status, nearest = _interior(rules.taken(near), target, variance, bounded)
+        if kind.whole:
+            nearest = np.where(bounded, np.maximum(nearest, 0.0), nearest)
+        broken = rules.excess(nearest) > TOLERANCE
         if status != piqp.PIQP_SOLVED or broken[near].any():
-            raise _none(known, f"the nearest numbers were not found: the solver stopped with {status}")
-        if not broken.any() and not (whole and (found < 0).any()):
-            return found
+            raise kind.no_point(f"the nearest numbers were not found: the solver stopped with {status}")
+        if not broken.any() and not (kind.whole and (nearest < 0).any()):
+            return nearest
         reach *= _FAR
 
 
@@ -349,17 +360,7 @@ def _interior(rules: Rules, target: Floats, variance: Floats, bounded: Bools) ->
     return status, target + np.asarray(solver.result.x)
 
 
-def _none(known: bool, said: str) -> TallyveilError:
-    """What is wrong where a pass has no point."""
-    # Without published totals every pass has a point.
-    if known:
-        return published_contradiction()
-    return SolverError(
-        f"consistent groups: {said}. Please report this with the published tables.", code="safetab-nearest"
-    )
-
-
-def _whole(rules: Rules, near: Floats, known: bool) -> Integers:
+def _whole(rules: Rules, near: Floats, kind: _Kind) -> Integers:
     """Whole numbers near a point. They go farther than to a neighbour only if nothing else works."""
     rounded = np.rint(near).astype(np.int64)
     if (rules.excess(rounded) <= TOLERANCE).all():
@@ -372,7 +373,7 @@ def _whole(rules: Rules, near: Floats, known: bool) -> Integers:
             up, above, below = answer.values.reshape(3, -1)
             return np.asarray(low + up + above - below)
         farther = 2 * farther + 1
-    raise _none(known, "no whole numbers keep the rules")
+    raise kind.no_point("no whole numbers keep the rules")
 
 
 def _program(rules: Rules, near: Floats, farther: int) -> tuple[IntegerProgram, Integers]:

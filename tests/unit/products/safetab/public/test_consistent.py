@@ -12,7 +12,11 @@ from tests.oracles.safetab_contradictions import NAMES, contradictions
 
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.noise import insecure_key
-from tallyveil.products.safetab.public.consistent import consistent_tables, read_published_totals
+from tallyveil.products.safetab.public.consistent import (
+    NOTHING_PUBLISHED,
+    consistent_tables,
+    read_published_totals,
+)
 from tallyveil.products.safetab.public.consistent_groups import (
     Groups,
     NationSum,
@@ -21,15 +25,12 @@ from tallyveil.products.safetab.public.consistent_groups import (
     groups_of,
     iteration_codes,
     nation_sums,
+    rules_of,
 )
 from tallyveil.products.safetab.public.consistent_numbers import consistent_cells, least_squares
 from tallyveil.products.safetab.public.plan import read_plan
 from tallyveil.products.safetab.public.regions import read_regions
 from tallyveil.products.safetab.run.run import run_safetab
-
-NOTHING = pl.DataFrame(
-    schema={"REGION_TYPE": pl.String, "REGION_ID": pl.String, "ITERATION_CODE": pl.String, "COUNT": pl.Int64}
-)
 
 
 class Country:
@@ -123,21 +124,23 @@ def test_least_squares_is_that_of_dense_algebra(plain, code):
     wide = t1.filter(pl.col("REGION_TYPE").is_in(["USA", "STATE"]))
     blocks, starts, labels = [], [], []
     for row in wide.iter_rows(named=True):
-        own = [table.filter(REGION_TYPE=row["REGION_TYPE"], REGION_ID=row["REGION_ID"]) for table in (t1, t2)]
-        blocks.append(covariance(*own))
-        cells = own[1].filter(pl.col("AGESTART") != "*")
+        of_group = [
+            table.filter(REGION_TYPE=row["REGION_TYPE"], REGION_ID=row["REGION_ID"]) for table in (t1, t2)
+        ]
+        blocks.append(covariance(*of_group))
+        cells = of_group[1].filter(pl.col("AGESTART") != "*")
         labels.append([("", "")] if not cells.height else cells.select("SEX", "AGESTART").rows())
-        starts.append(own[0]["ESTIMATE"].to_list() if not cells.height else cells["ESTIMATE"].to_list())
+        starts.append(of_group[0]["ESTIMATE"].to_list() if not cells.height else cells["ESTIMATE"].to_list())
     common = min(NAMES.index(detail) % 4 for detail in wide["DETAIL"])
-    sign = [-1 if kind == "USA" else 1 for kind in wide["REGION_TYPE"]]
+    signs = [-1 if kind == "USA" else 1 for kind in wide["REGION_TYPE"]]
     keys = [(None, None)] if not common else list(product("12", toy.STARTS[common]))
     place = {key: n for n, key in enumerate(keys)}
     rows = np.zeros((len(keys), sum(map(len, starts))))
     column = 0
-    for one, of_region in zip(sign, labels, strict=True):
+    for sign, of_region in zip(signs, labels, strict=True):
         for sex, age in of_region:
             at = (None, None) if not common else (sex, max(x for x in toy.STARTS[common] if x <= int(age)))
-            rows[place[at], column] = one
+            rows[place[at], column] = sign
             column += 1
     full = np.zeros((column, column))
     edge = 0
@@ -147,8 +150,8 @@ def test_least_squares_is_that_of_dense_algebra(plain, code):
     gain = full @ rows.T @ np.linalg.inv(rows @ full @ rows.T)
     start = np.concatenate(starts)
     wanted, after = start - gain @ (rows @ start), full - gain @ rows @ full
-    groups = groups_of(plain.tables[0], plain.tables[1], plain.regions, NOTHING)
-    found = least_squares(groups, nation_sums(groups, plain.regions)).cells
+    groups = groups_of(plain.tables[0], plain.tables[1], plain.regions, NOTHING_PUBLISHED)
+    linear = least_squares(groups, nation_sums(groups, plain.regions))
     c1, c2, _ = plain.consistent()
     edge = 0
     for row, of_region in zip(wide.iter_rows(named=True), labels, strict=True):
@@ -156,15 +159,15 @@ def test_least_squares_is_that_of_dense_algebra(plain, code):
             REGION_TYPE=row["REGION_TYPE"], REGION_ID=row["REGION_ID"], ITERATION_CODE=code
         )["group"][0]
         part = slice(edge, edge + len(of_region))
-        assert found[groups.span(group)] == pytest.approx(wanted[part], abs=1e-8)
-        mine = [
+        assert linear.cells[groups.span(group)] == pytest.approx(wanted[part], abs=1e-8)
+        of_group = [
             c.filter(REGION_TYPE=row["REGION_TYPE"], REGION_ID=row["REGION_ID"], ITERATION_CODE=code)
             for c in (c1, c2)
         ]
-        lowered = [(c["ESTIMATE_VARIANCE"] - c["CONSISTENT_VARIANCE"]).to_numpy() for c in mine]
+        lowered = [(c["ESTIMATE_VARIANCE"] - c["CONSISTENT_VARIANCE"]).to_numpy() for c in of_group]
         change = (full - after)[part, part]
         assert lowered[0] == pytest.approx([change.sum()], abs=1e-8)
-        if mine[1].height:
+        if of_group[1].height:
             half = len(of_region) // 2
             sums = [change[:half, :half].sum(), change[half:, half:].sum(), *np.diag(change)]
             assert lowered[1] == pytest.approx(sums, abs=1e-8)
@@ -241,12 +244,12 @@ def test_the_nearest_point_is_that_of_another_solver(seed, whole):
         settings,
     ).solve()
     wanted = np.array(solution.x)
-    found = consistent_cells(groups, NATION, PAIRS, linear.cells, whole=whole)
+    numbers = consistent_cells(groups, rules_of(groups, NATION, PAIRS), linear.cells, whole=whole)
     if not whole:
-        assert found == pytest.approx(wanted, abs=1e-4)
+        assert numbers == pytest.approx(wanted, abs=1e-4)
         return
-    assert (equations @ found == 0).all()
-    assert (orders @ found <= 0).all()
+    assert (equations @ numbers == 0).all()
+    assert (orders @ numbers <= 0).all()
     lowest = np.floor(wanted + 1e-6).astype(int)
     states = [n for n in range(9) if n % 3]
     best = np.inf
@@ -257,7 +260,7 @@ def test_the_nearest_point_is_that_of_another_solver(seed, whole):
         near = np.isin(point[::3] - lowest[::3], (0, 1)).all()
         if near and (orders @ point <= 0).all() and (point >= 0).all():
             best = min(best, np.abs(point - wanted).sum())
-    assert np.isinf(best) or np.abs(found - wanted).sum() <= best + 0.02
+    assert np.isinf(best) or np.abs(numbers - wanted).sum() <= best + 0.02
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -271,8 +274,9 @@ def test_numbers_of_the_size_of_a_country(seed):
         shift = more * np.array([2, 1, 1, 2, 1, 1, 0, 0, 0])
         groups = single_cells(values + shift, variances)
         cells = least_squares(groups, NATION).cells
-        moved.append(consistent_cells(groups, NATION, PAIRS, cells, whole=False) - shift)
-        whole = consistent_cells(groups, NATION, PAIRS, cells, whole=True)
+        rules = rules_of(groups, NATION, PAIRS)
+        moved.append(consistent_cells(groups, rules, cells, whole=False) - shift)
+        whole = consistent_cells(groups, rules, cells, whole=True)
         assert (equations @ whole == 0).all()
         assert (orders @ whole <= 0).all()
     assert moved[1] == pytest.approx(moved[0], abs=1e-5)
@@ -280,11 +284,11 @@ def test_numbers_of_the_size_of_a_country(seed):
 
 def test_totals_come_no_farther_from_the_truth(plain):
     """The weighted squared distance of all totals from any totals that keep the rules never grows."""
-    groups = groups_of(plain.tables[0], plain.tables[1], plain.regions, NOTHING)
+    groups = groups_of(plain.tables[0], plain.tables[1], plain.regions, NOTHING_PUBLISHED)
     sums = nation_sums(groups, plain.regions)
-    pairs = contained_groups(groups, contained_pairs(plain.iterations))
+    rules = rules_of(groups, sums, contained_groups(groups, contained_pairs(plain.iterations)))
     linear = least_squares(groups, sums)
-    found = groups.sums(consistent_cells(groups, sums, pairs, linear.cells, whole=False))
+    totals = groups.sums(consistent_cells(groups, rules, linear.cells, whole=False))
     before = groups.sums(linear.cells)
     # Totals of other people keep the rules, too.
     for persons in (100, 3000):
@@ -292,12 +296,12 @@ def test_totals_come_no_farther_from_the_truth(plain):
         truth = np.zeros(len(groups.detail))
         for kind, region, code, group in groups.labels.iter_rows():
             truth[group] = counted[region, kind, code]
-        after = ((found - truth) ** 2 / groups.variance).sum()
+        after = ((totals - truth) ** 2 / groups.variance).sum()
         assert after <= ((before - truth) ** 2 / groups.variance).sum() + 1e-6
 
 
-def published(path, rows) -> pl.DataFrame:
-    """Write and read totals that are published elsewhere."""
+def published(path, rows):
+    """Write totals that are published elsewhere; returns the path."""
     toy.pipe(path, "REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT", rows)
     return path
 
@@ -315,15 +319,15 @@ def test_totals_agree_with_those_published_elsewhere(plain, tmp_path):
     for whole in (False, True):
         t1, t2, _ = plain.consistent(whole=whole, published=known)
         assert contradictions(t1, t2, "CONSISTENT", 0 if whole else 1e-5) == []
-        found = {
+        totals = {
             row[:3]: row[3]
             for row in t1.select("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "CONSISTENT").rows()
         }
-        assert found["1", "USA", "1202"] == pytest.approx(1500, abs=1e-5)
-        assert found["01001", "COUNTY", "1102"] == pytest.approx(900, abs=1e-5)
-        assert found["01", "STATE", "1901"] == pytest.approx(0, abs=1e-5)
+        assert totals["1", "USA", "1202"] == pytest.approx(1500, abs=1e-5)
+        assert totals["01001", "COUNTY", "1102"] == pytest.approx(900, abs=1e-5)
+        assert totals["01", "STATE", "1901"] == pytest.approx(0, abs=1e-5)
         # Level 0 has the codes of 1101, which is alone.
-        assert found["01", "STATE", "1101"] <= 700 + 1e-5
+        assert totals["01", "STATE", "1101"] <= 700 + 1e-5
         row = t1.filter(REGION_TYPE="USA", ITERATION_CODE="1202")
         assert row["CONSISTENT_VARIANCE"][0] == 0
         assert (t2["CONSISTENT_VARIANCE"] <= t2["ESTIMATE_VARIANCE"]).all()
