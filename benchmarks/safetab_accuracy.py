@@ -14,7 +14,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,8 @@ def main() -> None:
     headline.add_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        inputs = made_up_state(given.params, Path(folder), given.persons, given.blocks)
+        states = json.loads((given.params / "config.json").read_text())["state_filter_us"][:1]
+        inputs = made_up_states(given.params, Path(folder), states, given.persons, given.blocks)
         truth = true_groups(inputs, Path(folder))
         errors, published = measured(inputs, truth, given.runs)
     errors = with_exact(errors, inputs)
@@ -94,18 +95,19 @@ def main() -> None:
         given.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def made_up_state(params: Path, folder: Path, persons: int, blocks: int) -> SafetabInputs:
-    """The production lists and budgets, for one state."""
-    own = folder / "params"
-    own.mkdir()
-    for path in params.iterdir():
-        shutil.copyfile(path, own / path.name)
-    values = json.loads((own / "config.json").read_text())
-    values |= {"run_pr": False, "run_us": True, "state_filter_us": values["state_filter_us"][:1]}
-    (own / "config.json").write_text(json.dumps(values))
-    plan = read_plan(own)
+def made_up_states(
+    params: Path, folder: Path, states: Sequence[str], persons: int, blocks: int
+) -> SafetabInputs:
+    """The lists and budgets of a parameter folder, for some states; their folder is "params"."""
+    changed = folder / "params"
+    # Without the modes of the files, which may be read-only.
+    shutil.copytree(params, changed, copy_function=shutil.copyfile)
+    values = json.loads((changed / "config.json").read_text())
+    values |= {"run_pr": False, "run_us": True, "state_filter_us": list(states)}
+    (changed / "config.json").write_text(json.dumps(values))
+    plan = read_plan(changed)
     write_safetab_country(folder / "data", plan.config, plan.files, people=persons, blocks=blocks, seed=1)
-    return read_safetab_inputs(own, folder / "data")
+    return read_safetab_inputs(changed, folder / "data")
 
 
 def true_groups(inputs: SafetabInputs, folder: Path) -> list[tuple[LevelSet, pl.DataFrame, TrueGroups]]:

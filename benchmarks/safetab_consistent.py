@@ -9,17 +9,14 @@ CONSISTENT_HIGHEST. Rules are those of `safetab consistent`, counted in the esti
 """
 
 import argparse
-import json
-import shutil
 import tempfile
 from pathlib import Path
 
 import headline
 import polars as pl
-from safetab_accuracy import true_groups
+from safetab_accuracy import made_up_states, true_groups
 
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.products.safetab.made_up import write_safetab_country
 from tallyveil.products.safetab.public.config import NATIONWIDE
 from tallyveil.products.safetab.public.consistent import NOTHING_PUBLISHED, consistent_tables
 from tallyveil.products.safetab.public.consistent_groups import (
@@ -32,16 +29,15 @@ from tallyveil.products.safetab.public.consistent_groups import (
 )
 from tallyveil.products.safetab.public.consistent_numbers import broken_rules
 from tallyveil.products.safetab.public.evaluation import CELL_KEYS, T1_KEYS, TRUE, true_tables, with_truth
-from tallyveil.products.safetab.public.plan import read_plan
 from tallyveil.products.safetab.public.regions import tabulate_once
-from tallyveil.products.safetab.run.run import SafetabInputs, measurer_of, read_safetab_inputs, tables_of
+from tallyveil.products.safetab.run.run import SafetabInputs, measurer_of, tables_of
 
 STATES = ("01", "02", "04", "05", "06", "08", "09", "10", "11", "12")
 CLASS = ["numbers", "where", "number"]
 
 
 def main() -> None:
-    """Make a country, run many times, print what was found."""
+    """Make a country, run many times, print what it measured."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -53,7 +49,8 @@ def main() -> None:
     headline.add_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        inputs = made_up_country(given, Path(folder))
+        states = STATES[: given.states]
+        inputs = made_up_states(given.params, Path(folder), states, given.persons, given.blocks)
         errors, rules = measured(inputs, Path(folder), given.runs)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, float_precision=4):
         print(rules)
@@ -61,20 +58,6 @@ def main() -> None:
     after = errors["covered after"].min()
     lines = [headline.Headline("consistent intervals", f"at least {after:.2%} covered", "95 %", after / 0.95)]
     headline.write(given.headline, lines)
-
-
-def made_up_country(given: argparse.Namespace, folder: Path) -> SafetabInputs:
-    """The lists and budgets of a parameter folder, for some states."""
-    params = folder / "params"
-    shutil.copytree(given.params, params)
-    values = json.loads((params / "config.json").read_text())
-    values |= {"run_pr": False, "run_us": True, "state_filter_us": list(STATES[: given.states])}
-    (params / "config.json").write_text(json.dumps(values))
-    plan = read_plan(params)
-    write_safetab_country(
-        folder / "data", plan.config, plan.files, people=given.persons, blocks=given.blocks, seed=1
-    )
-    return read_safetab_inputs(params, folder / "data")
 
 
 def measured(inputs: SafetabInputs, folder: Path, runs: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -95,7 +78,7 @@ def measured(inputs: SafetabInputs, folder: Path, runs: int) -> tuple[pl.DataFra
                 "sex"
             )
             c1 = with_truth(c1.filter(unselected), [totals], T1_KEYS)
-            cells = [true_tables(frame, own, c1) for _, frame, own in truth]
+            cells = [true_tables(frame, groups, c1) for _, frame, groups in truth]
             c2 = with_truth(c2, cells, CELL_KEYS)
             kind = pl.when(pl.col("AGESTART") == "*").then(pl.lit("sex")).otherwise(pl.lit("cell"))
             rows += [summed(c1, name, pl.lit("total")), summed(c2, name, kind)]
