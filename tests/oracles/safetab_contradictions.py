@@ -13,8 +13,8 @@ NAMES = ("total", "sex by 4 ages", "sex by 9 ages", "sex by 23 ages", "total onl
 
 def kinds() -> dict[str, tuple[str, set[str]]]:
     """Kind and codes of every iteration, those of level 0 among them."""
-    found = {code: (f"alone {alone}", set(toy.MAPPING[code])) for code, _, _, alone, _, _ in toy.RACE}
-    return found | {code: ("ethnicity", set(toy.MAPPING[code])) for code, *_ in toy.ETHNICITY}
+    races = {code: (f"alone {alone}", set(toy.MAPPING[code])) for code, _, _, alone, _, _ in toy.RACE}
+    return races | {code: ("ethnicity", set(toy.MAPPING[code])) for code, *_ in toy.ETHNICITY}
 
 
 def is_inside(inner: str, outer: str) -> bool:
@@ -25,15 +25,15 @@ def is_inside(inner: str, outer: str) -> bool:
 
 def tables(t1: pl.DataFrame, t2: pl.DataFrame, column: str) -> dict[tuple[str, str, str], tuple[int, dict]]:
     """For every group its detail, and its numbers by sex and first year of age; the total has the key None."""
-    found: dict[tuple[str, str, str], tuple[int, dict[Any, float]]] = {}
+    groups: dict[tuple[str, str, str], tuple[int, dict[Any, float]]] = {}
     for row in t1.iter_rows(named=True):
         key = row["REGION_TYPE"], row["REGION_ID"], row["ITERATION_CODE"]
-        found[key] = NAMES.index(row["DETAIL"]) % 4, {None: row[column]}
+        groups[key] = NAMES.index(row["DETAIL"]) % 4, {None: row[column]}
     for row in t2.iter_rows(named=True):
         key = row["REGION_TYPE"], row["REGION_ID"], row["ITERATION_CODE"]
         age = row["AGESTART"]
-        found[key][1][row["SEX"], age if age == "*" else int(age)] = row[column]
-    return found
+        groups[key][1][row["SEX"], age if age == "*" else int(age)] = row[column]
+    return groups
 
 
 def coarse(table: tuple[int, dict], detail: int) -> dict:
@@ -48,24 +48,24 @@ def coarse(table: tuple[int, dict], detail: int) -> dict:
 
 def contradictions(t1: pl.DataFrame, t2: pl.DataFrame, column: str, slack: float) -> list[tuple]:
     """The rules that the numbers of a column break by more than `slack`."""
-    found: list[tuple] = []
+    broken: list[tuple] = []
     groups = tables(t1, t2, column)
     for key, (detail, numbers) in groups.items():
         if not detail:
             continue
         cells = {at: value for at, value in numbers.items() if at is not None and at[1] != "*"}
         if abs(sum(cells.values()) - numbers[None]) > slack:
-            found.append(("total", key))
+            broken.append(("total", key))
         for sex in "12":
             if abs(sum(v for at, v in cells.items() if at[0] == sex) - numbers[sex, "*"]) > slack:
-                found.append(("sex", key, sex))
+                broken.append(("sex", key, sex))
     for inner, outer in product(groups, groups):
         if inner[:2] == outer[:2] and inner != outer and is_inside(inner[2], outer[2]):
             for detail in range(min(groups[inner][0], groups[outer][0]) + 1):
                 small, large = at_detail(groups[inner], detail), at_detail(groups[outer], detail)
-                found += [("inside", inner, outer, at) for at in small if small[at] > large[at] + slack]
-    found += _nation(groups, slack)
-    return found
+                broken += [("inside", inner, outer, at) for at in small if small[at] > large[at] + slack]
+    broken += _nation(groups, slack)
+    return broken
 
 
 def at_detail(table: tuple[int, dict], detail: int) -> dict:
@@ -74,7 +74,7 @@ def at_detail(table: tuple[int, dict], detail: int) -> dict:
 
 
 def _nation(groups: dict, slack: float) -> list[tuple]:
-    found = []
+    broken = []
     ids = {key[1] for key in groups if key[0] == "STATE"}
     for key in [key for key in groups if key[0] == "USA"]:
         states = [groups["STATE", name, key[2]] for name in ids if ("STATE", name, key[2]) in groups]
@@ -86,5 +86,5 @@ def _nation(groups: dict, slack: float) -> list[tuple]:
             for at, value in nation.items():
                 total = sum(at_detail(state, detail)[at] for state in some)
                 if some and (total > value + slack or (len(some) == len(ids) and total < value - slack)):
-                    found.append(("nation", key, detail, at))
-    return found
+                    broken.append(("nation", key, detail, at))
+    return broken

@@ -476,10 +476,10 @@ def _divided(cells: Sequence[_Cell], scale: Fraction) -> tuple[_Law, _Law]:
             lower.append((quotient.lower, max(float_bounds(cell.first * unit).lower, 0.0)))
         if cell.most is None:
             # Delta of one loss at the end of the cell is infinite, and the rest lies there.
-            kept = cell.least * cell.second
-            infinite += max(float_bounds((cell.first - kept) * unit).upper, 0.0)
+            rest = cell.least * cell.second
+            infinite += max(float_bounds((cell.first - rest) * unit).upper, 0.0)
             if cell.least > 0:
-                above(cell.least, kept)
+                above(cell.least, rest)
             continue
         width = 1 - cell.least / cell.most
         at_most = (cell.first - cell.least * cell.second) / width if width > 0 else None
@@ -502,10 +502,10 @@ def _divided(cells: Sequence[_Cell], scale: Fraction) -> tuple[_Law, _Law]:
 def _law(entries: Sequence[tuple[float, float]], infinite: float, *, is_upper: bool) -> _Law:
     values, masses = np.array(entries, dtype=np.float64).reshape(-1, 2).T
     # Equal ends of neighbouring cells meet in one entry.
-    found, places, terms = np.unique(values, return_inverse=True, return_counts=True)
+    losses, places, terms = np.unique(values, return_inverse=True, return_counts=True)
     error = UNIT * (terms + 2) * (1 if is_upper else -1)
-    summed = np.bincount(places.ravel(), weights=masses, minlength=found.size) * (1 + error)
-    return _Law(found, summed.astype(np.float64, copy=False), infinite)
+    summed = np.bincount(places.ravel(), weights=masses, minlength=losses.size) * (1 + error)
+    return _Law(losses, summed.astype(np.float64, copy=False), infinite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -741,10 +741,10 @@ class Cells:
         if epsilon not in self._near:
             while len(self._near) >= _CACHED:
                 self._near.pop(next(iter(self._near)))
-            self._near[epsilon] = self._made(epsilon)
+            self._near[epsilon] = self._cut_near(epsilon)
         return self._near[epsilon]
 
-    def _made(self, epsilon: float) -> _Near:
+    def _cut_near(self, epsilon: float) -> _Near:
         outlines = {
             part: _Outline.of(part) for loss in self.samples for part in _parts(loss) if _is_cut(part)
         }

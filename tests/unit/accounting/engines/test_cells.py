@@ -41,11 +41,11 @@ def test_one_sample_has_the_tails_of_its_closed_form(base, q, added: bool) -> No
     engine, truth = Cells(law, 200), OneSample.build(law)
     assert truth is not None
     for epsilon in (Fraction(-1, 100), Fraction(0), q / 3, Fraction(1, 10), Fraction(1)):
-        found, exact = engine.log_deltas([epsilon])[0], truth.log_tails(epsilon).log_delta
-        assert found.lower <= exact.upper
-        assert exact.lower <= found.upper
+        bounds, exact = engine.log_deltas([epsilon])[0], truth.log_tails(epsilon).log_delta
+        assert bounds.lower <= exact.upper
+        assert exact.lower <= bounds.upper
         if math.isfinite(exact.lower):
-            assert found.width < 0.2
+            assert bounds.width < 0.2
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_bounds_enclose_every_combination_of_few_values(
         engine, truth = Cells(merged_law(way), 60), Enumeration.build(merged_law(way))
         assert truth is not None
         for epsilon in (Fraction(-1, 2), Fraction(1, 10), Fraction(1, 2), Fraction(3, 2)):
-            found, exact = engine.log_tails(epsilon), truth.log_tails(epsilon)
+            bounds, exact = engine.log_tails(epsilon), truth.log_tails(epsilon)
             for name in ("log_first", "log_second", "log_delta"):
-                assert getattr(found, name).lower <= getattr(exact, name).upper + 1e-12
-                assert getattr(exact, name).lower <= getattr(found, name).upper + 1e-12
-            assert found.log_delta.width < (1e-9 if few else 0.5)
+                assert getattr(bounds, name).lower <= getattr(exact, name).upper + 1e-12
+                assert getattr(exact, name).lower <= getattr(bounds, name).upper + 1e-12
+            assert bounds.log_delta.width < (1e-9 if few else 0.5)
 
 
 @pytest.mark.parametrize("added", [False, True])
@@ -93,8 +93,8 @@ def test_failures_on_samples(added: bool) -> None:
         ]:
             first, second = (under_q, ratio * under_q) if added else (ratio * under_q, under_q)
             total += max(0.0, first - math.exp(epsilon) * second) / whole
-        found = engine.log_deltas([epsilon])[0]
-        assert found.lower - 1e-12 <= math.log(total) <= found.upper + 1e-12
+        bounds = engine.log_deltas([epsilon])[0]
+        assert bounds.lower - 1e-12 <= math.log(total) <= bounds.upper + 1e-12
 
 
 def test_two_rare_samples_are_known_to_nine_digits() -> None:
@@ -106,31 +106,31 @@ def test_two_rare_samples_are_known_to_nine_digits() -> None:
     assert 0 < bounds.width < 1e-9
     with mpmath.workdps(30):
 
-        def one(kappa):
+        def delta_of_one(kappa):
             # E_Q (R - kappa)+ for R = 1 - q + q exp(x - 1/2).
             if kappa <= 1 - q:
                 return 1 - kappa
             place = mpmath.log((kappa - 1 + q) / q) + mpmath.mpf("0.5")
             return (1 - q) * mpmath.ncdf(-place) + q * mpmath.ncdf(1 - place) - kappa * mpmath.ncdf(-place)
 
-        def two(kappa):
+        def delta_of_two(kappa):
             def part(x):
                 ratio = 1 - q + q * mpmath.exp(x - mpmath.mpf("0.5"))
-                return mpmath.npdf(x) * ratio * one(kappa / ratio)
+                return mpmath.npdf(x) * ratio * delta_of_one(kappa / ratio)
 
             return mpmath.quad(part, list(range(-12, 20)))
 
-        assert two(mpmath.exp(bounds.lower)) >= mpmath.mpf("1e-8") * (1 - mpmath.mpf("1e-12"))
-        assert two(mpmath.exp(bounds.upper)) <= mpmath.mpf("1e-8") * (1 + mpmath.mpf("1e-12"))
+        assert delta_of_two(mpmath.exp(bounds.lower)) >= mpmath.mpf("1e-8") * (1 - mpmath.mpf("1e-12"))
+        assert delta_of_two(mpmath.exp(bounds.upper)) <= mpmath.mpf("1e-8") * (1 + mpmath.mpf("1e-12"))
 
 
 def test_tiny_deltas_keep_their_digits() -> None:
     law = (SampledLoss(GaussianLoss(Fraction(1), 1, 1), Fraction(1, 100), multiplicity=2),)
     engine = Cells(law, 400)
     for epsilon in (5.0, 20.0):
-        found = engine.log_deltas([epsilon])[0]
-        assert found.width < 0.02
-    assert found.upper < -200
+        bounds = engine.log_deltas([epsilon])[0]
+        assert bounds.width < 0.02
+    assert bounds.upper < -200
 
 
 @pytest.mark.parametrize("places", [[-1.0, 2.0], [9.0, 11.0], [12.0, 13.0]])
@@ -138,11 +138,11 @@ def test_no_cell_of_integer_noise_has_losses_on_both_sides_of_0(places: list[flo
     """So that a sample of fixed size leaves out no loss above 0, wherever its cells are cut."""
     loss = SampledLoss(GaussianLoss(Fraction(4), 21, 1), Fraction(1, 3), changed=True)
     with precision(192):
-        found = cells._all_cells(loss, lambda _: np.array(places))
+        outcomes = cells._all_cells(loss, lambda _: np.array(places))
         plain = Fraction(-1, 8)
         weights = {y: (rational(plain) * (y * y)).exp() for y in range(-80, 81)}
         above = sum((weights[y] for y in range(11, 81)), arb(0)) / sum(weights.values(), arb(0))
-        upper = [cell for cell in found if not cell.least < 1 and cell.most is not None]
+        upper = [cell for cell in outcomes if not cell.least < 1 and cell.most is not None]
         held = sum((cell.second for cell in upper if cell.least > 1), arb(0))
     assert float(held) == pytest.approx(float(above), rel=1e-12)
 
@@ -164,8 +164,8 @@ def test_sums_are_on_their_side_of_plain_sums(is_upper: bool) -> None:
         plain = float(
             (np.multiply.outer(left.masses, right.masses) * np.maximum(-np.expm1(epsilon - sums), 0)).sum()
         )
-        found = math.exp(_Delta.of(total, cells._NONE).log_delta(Fraction(epsilon), 1 if is_upper else -1))
-        assert found >= plain if is_upper else found <= plain
+        delta = math.exp(_Delta.of(total, cells._NONE).log_delta(Fraction(epsilon), 1 if is_upper else -1))
+        assert delta >= plain if is_upper else delta <= plain
         both = math.exp(_Delta.of(left, right).log_delta(Fraction(epsilon), 1 if is_upper else -1))
         assert both == pytest.approx(plain, rel=1e-9)
         assert both >= plain if is_upper else both <= plain
@@ -185,11 +185,11 @@ def test_products_below_every_float_are_on_the_safe_side(mass: float, is_upper: 
         _Side(is_upper, 1.0, 25).sum(law, law, math.inf),
         _Side(is_upper, 1.0, 25)._cut(law, law, math.inf),
     ):
-        found = _Delta.of(total, _Law(np.zeros(1), np.array([1e250]))).log_delta(
+        log_delta = _Delta.of(total, _Law(np.zeros(1), np.array([1e250]))).log_delta(
             Fraction(15), 1 if is_upper else -1
         )
         plain = 2 * math.log(mass) + math.log(1e250) + math.log(-math.expm1(-5))
-        assert found >= plain if is_upper else found <= plain
+        assert log_delta >= plain if is_upper else log_delta <= plain
 
 
 def test_equal_ends_add_up_to_the_safe_side() -> None:
@@ -220,5 +220,5 @@ def test_the_lower_end_holds_where_the_slope_of_delta_is_hardly_known() -> None:
 def test_a_search_sees_cells_where_a_contour_is_wide() -> None:
     law: Law = (SampledLoss(NormalLoss(Fraction(90)), Fraction(1, 10), multiplicity=10),)
     engine = _rough(engine_for(law, "auto", 1e-9))
-    found = engine.log_deltas([332.63])[0]
-    assert found.width < 0.2
+    bounds = engine.log_deltas([332.63])[0]
+    assert bounds.width < 0.2

@@ -134,28 +134,28 @@ def _rows_of_t2(
     if final.dtype != np.int64:
         numbers = np.zeros(t2.height)
     lowered = np.zeros(t2.height)
-    for own, coarser, these in _details(groups.detail[groups.t2], published):
+    for detail, coarser, these in _details(groups.detail[groups.t2], published):
         members, number = np.unique(groups.t2[these], return_inverse=True)
-        cells = final[groups.first[members, None] + np.arange(LADDER_CELLS[own])]
-        sums = _sums(own, coarser)
+        cells = final[groups.first[members, None] + np.arange(LADDER_CELLS[detail])]
+        sums = _sums(detail, coarser)
         numbers[these] = (cells @ sums.astype(final.dtype))[number, place[these]]
         by_member = np.zeros((len(members), sums.shape[1]))
         for n, group in enumerate(members.tolist()):
             for reduction in reductions.get(group, ()):
-                by_member[n] += _lowered(sums, groups.noise[groups.span(group)], own, reduction)
+                by_member[n] += _lowered(sums, groups.noise[groups.span(group)], detail, reduction)
         lowered[these] = by_member[number, place[these]]
     return numbers, lowered
 
 
-def _details(own: Integers, published: Integers) -> Iterator[tuple[int, int, Integers]]:
+def _details(details: Integers, published: Integers) -> Iterator[tuple[int, int, Integers]]:
     """Pairs of a group's detail and a published one, with the positions of their rows."""
-    for detail, coarser in sorted(set(zip(own.tolist(), published.tolist(), strict=True))):
-        yield detail, coarser, np.flatnonzero((own == detail) & (published == coarser))
+    for detail, coarser in sorted(set(zip(details.tolist(), published.tolist(), strict=True))):
+        yield detail, coarser, np.flatnonzero((details == detail) & (published == coarser))
 
 
-def _sums(own: int, published: int) -> Integers:
+def _sums(detail: int, published: int) -> Integers:
     """Which cells of a detail each row of a coarser table sums, the whole sexes last: shape (cells, rows)."""
-    into, n = cells_in(own, published), LADDER_CELLS[published]
+    into, n = cells_in(detail, published), LADDER_CELLS[published]
     sums = np.zeros((len(into), n + 2), np.int64)
     sums[np.arange(len(into)), into] = 1
     half = len(into) // 2
@@ -163,9 +163,9 @@ def _sums(own: int, published: int) -> Integers:
     return sums
 
 
-def _lowered(sums: Integers, noise: Floats, own: int, reduction: Reduction) -> Floats:
+def _lowered(sums: Integers, noise: Floats, detail: int, reduction: Reduction) -> Floats:
     """By how much the variance of each row of a table is lower."""
-    into = cells_in(own, reduction.detail)
+    into = cells_in(detail, reduction.detail)
     # Within a cell of the reduction, finer cells move in proportion to their noise.
     shares = np.zeros((LADDER_CELLS[reduction.detail], sums.shape[1]))
     np.add.at(shares, into, sums * (noise / np.bincount(into, noise)[into])[:, None])

@@ -106,7 +106,7 @@ class Groups:
         """
         coarser = np.minimum(self.detail, detail)
         first = np.concatenate([[0], np.cumsum(np.array(LADDER_CELLS)[coarser])])
-        within = [cells_in(int(own), int(into)) for own, into in zip(self.detail, coarser, strict=True)]
+        within = [cells_in(int(finest), int(into)) for finest, into in zip(self.detail, coarser, strict=True)]
         return first, np.concatenate([np.zeros(0, np.int64), *within]) + np.repeat(
             first[:-1], np.diff(self.first)
         )
@@ -238,8 +238,8 @@ def _with_measured(rows: pl.DataFrame, regions: Regions) -> pl.DataFrame:
     taken = pl.DataFrame(schema=dict.fromkeys((*REGION, "SAME_AS", "TAKEN"), pl.String))
     for geography, measured in pairs:
         other = same_blocks(regions, geography, measured)
-        mine = np.flatnonzero(other != OWN)
-        names, others = regions.names(geography).gather(mine), regions.names(measured).gather(other[mine])
+        twins = np.flatnonzero(other != OWN)
+        names, others = regions.names(geography).gather(twins), regions.names(measured).gather(other[twins])
         taken = taken.vstack(
             pl.DataFrame({"REGION_ID": names, "TAKEN": others}).select(
                 pl.lit(geography).alias("REGION_TYPE"),
