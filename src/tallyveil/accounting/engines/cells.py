@@ -1,4 +1,4 @@
-"""Few random samples, and losses beside them: what every loss may be is cut into cells.
+"""Few random samples, and losses beside them: the possible values of every loss are divided into cells.
 
 The problem: delta(epsilon) = E[(1 - exp(epsilon - L))+] from both sides, for a sum L of few losses whose transform
 hardly falls. If a record is in a sample with probability q = 1e-6, nearly all of the loss lies within q of 0, and what
@@ -23,7 +23,7 @@ The steps:
 Delta rises with the probabilities under P and with the losses. So a bound takes both rounded to its safe side, and no
 probability needs to add up to 1. Proof: docs/proofs/cells.md.
 
-Example: four samples with q = 1e-6 of normal noise, 1,000 cells: epsilon at delta 1e-9 is 3.4e-5, known to 1e-6.
+Example: four samples with q = 1e-6 of normal noise, 2,000 cells: epsilon at delta 1e-9 is 3.43569e-5, to 2.1e-11.
 """
 
 import itertools
@@ -120,7 +120,7 @@ _TINY: Final = 1e-12
 """An epsilon that counts as 0 where cells are chosen."""
 
 _LARGEST_TILT: Final = 1e9
-"""Of a search."""
+"""The largest tilt that a search tries."""
 
 _DEEPEST: Final = 690.0
 """Minus the logarithm of the least delta that keeps its digits. Probabilities are multiplied by up to 1e300."""

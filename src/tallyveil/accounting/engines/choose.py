@@ -121,8 +121,8 @@ _WIDEST_OF_SAMPLES: Final = 1e-6
 """The same of random samples, of which cells know more than at a larger width."""
 
 _RARE: Final = Fraction(1, 64)
-"""The number of samples that hold a record, on average, up to which they are cut into cells. Nearly all of their losses
-lie so close to 0 that a contour has very many nodes."""
+"""Samples are cut into cells if on average no more of them than this hold a record. Nearly all of their losses lie so
+close to 0 that a contour has very many nodes."""
 
 _MANY_NODES: Final = 1 << 18
 """Nodes of a usual contour from which a larger width is tried, if the width that was asked for is out of reach. A

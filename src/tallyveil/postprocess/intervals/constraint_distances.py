@@ -1,12 +1,12 @@
 """How far noisy answers lie outside of exact counts and public bounds, in standard deviations of their noise.
 
-A constraint is held to the measured query of its geolevel of the fewest answers that add up to its query. A sum of m
-noisy answers of variance v has the variance m v. With normal noise, one of n sums lies z standard deviations or more
-from an exact count, or beyond a bound that holds, with a probability of at most n exp(-z^2 / 2). So z is at most
-sqrt(2 (t + log n)) but for a probability of exp(-t).
+A constraint is compared with a measured query of its geolevel whose answers add up to the constraint's query; of
+several, with the one that has the fewest such answers. A sum of m noisy answers of variance v has the variance m v.
+With normal noise, one of n sums lies z standard deviations or more from an exact count, or beyond a bound that holds,
+with a probability of at most n exp(-z^2 / 2). So z is at most sqrt(2 (t + log n)) but for a probability of exp(-t).
 
-A constraint that is farther away is not the true one: its sign is another one, or its geocode, or its cell. What a
-bound leaves open is not seen: lower bounds that are too small, for example.
+A constraint that is farther away is almost certainly wrong, for example in its sign, geocode or cell. A bound that is
+too wide, such as a lower bound that is too small, cannot be found in this way.
 """
 
 import math
