@@ -34,7 +34,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from tallyveil.arrays import Bools, Floats, Integers
-from tallyveil.errors import SolverError, TallyveilError
+from tallyveil.errors import ConfigError, SolverError, TallyveilError
 from tallyveil.estimation.highs import IntegerProgram, solve_integer
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.products.safetab.public.consistent_groups import (
@@ -327,6 +327,8 @@ def _nearest(rules: Rules, target: Floats, variance: Floats, kind: _Kind) -> Flo
             nearest = np.where(bounded, np.maximum(nearest, 0.0), nearest)
         broken = rules.excess(nearest) > TOLERANCE
         if status != piqp.PIQP_SOLVED or broken[near].any():
+            if kind.published:
+                raise _no_agreement()
             raise kind.no_point(f"the nearest numbers were not found: the solver stopped with {status}")
         if not broken.any() and not (kind.whole and (nearest < 0).any()):
             return nearest
@@ -358,6 +360,17 @@ def _interior(rules: Rules, target: Floats, variance: Floats, bounded: Bools) ->
     )
     status = solver.solve()
     return status, target + np.asarray(solver.result.x)
+
+
+def _no_agreement() -> ConfigError:
+    """What may be wrong where the solver finds no point: its status does not say which."""
+    return ConfigError(
+        "no numbers were found that agree with all totals of --published. Either these contradict each other: a group "
+        "would be larger than one that contains it, or states would not add up to their nation. Or one of them is so "
+        "far from the estimates that the solver does not get there. Give totals of one publication about the people "
+        "of these tables.",
+        code="safetab-published-contradiction",
+    )
 
 
 def _whole(rules: Rules, near: Floats, kind: _Kind) -> Integers:

@@ -349,6 +349,13 @@ def test_published_totals_that_contradict_each_other(plain, tmp_path, rows):
     assert raised.value.code == "safetab-published-contradiction"
 
 
+def test_a_published_total_that_is_too_far_from_the_estimates_is_not_called_a_contradiction(plain, tmp_path):
+    path = published(tmp_path / "far.txt", [("1", "USA", "1201", "9999999999")])
+    known = read_published_totals(path, plain.all_regions, plain.iterations)
+    with pytest.raises(ConfigError, match="far from the estimates"):
+        plain.consistent(published=known)
+
+
 @pytest.mark.parametrize(
     ("row", "code"),
     [
