@@ -55,7 +55,7 @@ from tallyveil.kernels.tiles.direction import (
     list_face,
     turn,
 )
-from tallyveil.kernels.tiles.family import Family, Source, TileChunk
+from tallyveil.kernels.tiles.family import Source, TileChunk
 from tallyveil.kernels.tiles.rounding import FAILED
 from tallyveil.kernels.tiles.solver import (
     APPROXIMATE,
@@ -66,8 +66,6 @@ from tallyveil.kernels.tiles.solver import (
     SAFETY,
     SUM_TOLERANCE,
     ComponentOutcome,
-    Gaps,
-    Methods,
     Project,
     State,
     aim,
@@ -177,7 +175,9 @@ class _Team:
         """As `direction.find_direction`."""
         face, search = _begin(tables, x, slopes)
         faces = [_face_of(face, span) for span in self.spans]
-        blocks = self.each(lambda strip: _blocks(tables, face, search, strip), self.strips)
+        blocks = self.each(
+            lambda strip: _blocks(tables, face, search.easing, search.share, strip), self.strips
+        )
 
         def precondition(out: Floats) -> None:
             def work(part: tuple[ChildBlocks, Strip]) -> None:
@@ -299,33 +299,8 @@ def _round_tables(
 
 
 @njit(nogil=True, cache=True)
-def _sums_hold(family: Family, counts: IntegerRows) -> bool:
-    return sums_hold(family, counts)
-
-
-@njit(nogil=True, cache=True)
-def _aim(tables: Tables, price: FloatRows, point: Floats) -> None:
-    aim(tables, price, point)
-
-
-@njit(nogil=True, cache=True)
-def _row_energies(tables: Tables, x: Floats, state: State) -> None:
-    row_energies(tables, x, state)
-
-
-@njit(nogil=True, cache=True)
-def _label_sums(tables: Tables, x: Floats, sums: FloatRows, strip: Strip) -> None:
-    label_sums(tables, x, sums, strip)
-
-
-@njit(nogil=True, cache=True)
 def _value(tables: Tables, state: State) -> tuple[float, float]:
     return dual_value(tables, state), largest_of(state.gradient.reshape(-1))
-
-
-@njit(nogil=True, cache=True)
-def _few_steps(tables: Tables, prices: Prices, x: Floats, methods: Methods) -> None:
-    take_few_steps(tables, prices, x, methods)
 
 
 @njit(nogil=True, cache=True)
@@ -334,54 +309,20 @@ def _begin(tables: Tables, x: Floats, slopes: FloatRows) -> tuple[TableFace, Sea
     return face, begin_search(tables, face, slopes)
 
 
-@njit(nogil=True, cache=True)
-def _blocks(tables: Tables, face: TableFace, search: Search, strip: Strip) -> ChildBlocks:
-    return factored_blocks(tables, face, search.easing, search.share, strip)
+_kernel = njit(nogil=True, cache=True)
 
-
-@njit(nogil=True, cache=True)
-def _apply_blocks(
-    tables: Tables,
-    face: TableFace,
-    blocks: ChildBlocks,
-    share: Floats,
-    left: Floats,
-    out: Floats,
-    strip: Strip,
-) -> None:
-    apply_blocks(tables, face, blocks, share, left, out, strip)
-
-
-@njit(nogil=True, cache=True)
-def _drop(tables: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
-    drop_entries(tables, face, moves, falls)
-
-
-@njit(nogil=True, cache=True)
-def _add(tables: Tables, face: TableFace, falls: Floats, strip: Strip) -> None:
-    add_drops(tables, face, falls, strip)
-
-
-@njit(nogil=True, cache=True)
-def _advance(search: Search, energy: float) -> None:
-    advance(search, energy)
-
-
-@njit(nogil=True, cache=True)
-def _turn(search: Search, energy: float) -> float:
-    return turn(search, energy)
-
-
-@njit(nogil=True, cache=True)
-def _inner(left: Floats, right: Floats) -> float:
-    return inner(left, right)
-
-
-@njit(nogil=True, cache=True)
-def _end(tables: Tables, face: TableFace, search: Search, slopes: FloatRows, moves: Prices) -> float:
-    return end_search(tables, face, search, slopes, moves)
-
-
-@njit(nogil=True, cache=True)
-def _gaps(tables: Tables, prices: Prices, x: Floats) -> Gaps:
-    return gaps_of(tables, prices, x)
+# The steps of the solver of one thread, which kernels call, as kernels that Python calls.
+_sums_hold = _kernel(sums_hold)
+_aim = _kernel(aim)
+_row_energies = _kernel(row_energies)
+_label_sums = _kernel(label_sums)
+_few_steps = _kernel(take_few_steps)
+_blocks = _kernel(factored_blocks)
+_apply_blocks = _kernel(apply_blocks)
+_drop = _kernel(drop_entries)
+_add = _kernel(add_drops)
+_advance = _kernel(advance)
+_turn = _kernel(turn)
+_inner = _kernel(inner)
+_end = _kernel(end_search)
+_gaps = _kernel(gaps_of)
