@@ -103,10 +103,11 @@ class WithMeasurements(Opened):
             StoreError: not all measurements are in the folder, or they are damaged.
         Privacy: computed from noisy measurements; spends nothing.
         """
-        from tallyveil.postprocess.intervals.residuals import residuals_of
+        from tallyveil.postprocess.intervals.residuals import checked_model, residuals_of
         from tallyveil.postprocess.measured import open_measurements
 
-        return residuals_of(open_measurements(self.path), workers or usable_cores())[0]
+        measured = open_measurements(self.path)
+        return residuals_of(measured, checked_model(measured), workers or usable_cores())[0]
 
     @checked
     def ask(

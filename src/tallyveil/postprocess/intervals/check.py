@@ -41,7 +41,16 @@ class Check:
 
 
 def check_of(measured: Measured, workers: int = 1) -> Check:
-    """Hold noisy answers to their joint estimate and to the constraints; takes and raises what `residuals_of` does."""
-    residuals, unchecked = residuals_of(measured, workers)
-    distances, apart = distances_of(measured, checked_model(measured)[0])
-    return Check(tuple(residuals), tuple(distances), (*unchecked, *apart))
+    """Hold noisy answers to their joint estimate and to the constraints.
+
+    Args:
+        measured: Noisy measurements, opened.
+        workers: Number of threads. The numbers do not depend on it.
+    Raises:
+        ConfigError: the noise is not Gaussian.
+        TallyveilError: as `residuals_of` raises it.
+    """
+    checked = checked_model(measured)
+    residuals, unchecked = residuals_of(measured, checked, workers)
+    distances, unchecked_constraints = distances_of(measured, checked.model)
+    return Check(tuple(residuals), tuple(distances), (*unchecked, *unchecked_constraints))

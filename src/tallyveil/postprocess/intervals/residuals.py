@@ -122,7 +122,25 @@ MOST_CHECKED: Final = 1024
 seconds. Twice as many take some eight times as long, and covariances of four times the size."""
 
 
-def residuals_of(measured: Measured, workers: int = 1) -> tuple[list[QueryResiduals], list[str]]:
+_Exact = Mapping[str, Sequence[tuple[QueryGroup, Integers]]]
+"""For each geolevel, the queries whose answers are known exactly, and these answers."""
+
+
+class CheckedModel(NamedTuple):
+    """The model of noisy measurements that are checked.
+
+    Attributes:
+        model: The model, before tables are merged.
+        exact: The exact counts that it uses.
+    """
+
+    model: UnmergedModel
+    exact: _Exact
+
+
+def residuals_of(
+    measured: Measured, checked: CheckedModel, workers: int = 1
+) -> tuple[list[QueryResiduals], list[str]]:
     """The residuals of every query at every geolevel.
 
     Exact counts that are sums of siblings, and counts drawn on a lattice, are not used: without them the estimate is
@@ -130,6 +148,7 @@ def residuals_of(measured: Measured, workers: int = 1) -> tuple[list[QueryResidu
 
     Args:
         measured: Noisy measurements, opened.
+        checked: Their model (`checked_model`).
         workers: Number of threads. The numbers do not depend on it.
     Returns:
         The residuals, by geolevel and query. A query of which nothing else says anything has none, and neither has,
@@ -137,11 +156,10 @@ def residuals_of(measured: Measured, workers: int = 1) -> tuple[list[QueryResidu
         none, in words; of queries that are held to estimates of their attributes, those sums whose covariances would
         not fit, such as "age*home summed to age".
     Raises:
-        ConfigError: the noise is not Gaussian.
         SchemaError, ConstraintError: the covariances would be too large, or exact counts contradict each other.
         StoreError: measurements are missing or damaged.
     """
-    model, exact = checked_model(measured)
+    model, exact = checked
     skipped: list[str] = []
     fits = (
         _apart(measured, model, exact, skipped)
@@ -159,10 +177,6 @@ def residuals_of(measured: Measured, workers: int = 1) -> tuple[list[QueryResidu
     unchecked = [f"{query} at {geolevel}" for geolevel, query in pairs if (geolevel, query) not in there]
     # Stable: sums of one query keep the order of their attributes.
     return sorted(residuals, key=lambda item: place[item.geolevel, item.query]), [*unchecked, *skipped]
-
-
-_Exact = Mapping[str, Sequence[tuple[QueryGroup, Integers]]]
-"""For each geolevel, the queries whose answers are known exactly, and these answers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -348,7 +362,7 @@ def _of_fit(fit: _Fit, workers: int) -> list[QueryResiduals]:
     return residuals
 
 
-def checked_model(measured: Measured) -> tuple[UnmergedModel, _Exact]:
+def checked_model(measured: Measured) -> CheckedModel:
     """The model of the measurements, and the exact counts that it uses; raises ConfigError for other noise."""
     plan, spine = measured.plan, measured.hierarchies.spine
     if plan.strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
@@ -370,7 +384,7 @@ def checked_model(measured: Measured) -> tuple[UnmergedModel, _Exact]:
         invariants={geolevel: [query.name for query, _ in known] for geolevel, known in exact.items()},
     )
     zeros = [zeros_of(table, spine) for table in measured.constraints if not table.is_exact]
-    return UnmergedModel(plan.schema, spine, levels, zeros), exact
+    return CheckedModel(UnmergedModel(plan.schema, spine, levels, zeros), exact)
 
 
 _LITTLE: Final = 1e-6

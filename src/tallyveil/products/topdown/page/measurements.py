@@ -63,7 +63,7 @@ def write_measurements_report(root: Path) -> Path:
         The page.
     Raises:
         StoreError: a file is missing or damaged, or the page cannot be written.
-        SchemaError, ConstraintError: as `residuals_of`.
+        SchemaError, ConstraintError: as `check_of`.
     Privacy: computed from noisy measurements and public files; spends nothing.
     """
     measured = open_measurements(root)
