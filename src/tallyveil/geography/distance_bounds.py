@@ -4,11 +4,10 @@ Problem. Groups of blocks and groups of tracts are chosen by heuristics. Wanted 
 fall below, so that the rest that a better search could gain is known.
 
 Steps. Each entity is bounded alone, as if every group could be chosen for it. Geolevels are visited from the finest
-up, as in the computation of distances. A container's children are
-put into groups. Of each child, near is the distance of the entity's part, and far that of the rest. A child with
-far = near - 1 saves 1 if its group is counted in as a whole, and counting a group in costs 1. So k such children in
-groups of at most m save k - ceil(k / m) together. docs/proofs/groups.md
-shows that no partition gains more.
+up, as in the computation of distances. A container's children are put into groups. Of each child, near is the distance
+of the entity's part, and far that of the rest. A child with far = near - 1 saves 1 if its group is counted in as a
+whole, and counting a group in costs 1. So k such children in groups of at most m save k - ceil(k / m) together.
+docs/proofs/groups.md shows that no partition saves more.
 
 Worked case. A tract of 100 blocks has groups of at most 22. An entity holds 40 of its blocks: 2 groups, and no fewer,
 since each group adds at most 22 blocks. The rest needs 3 groups. So near = min(2, 1 + 3) = 2.

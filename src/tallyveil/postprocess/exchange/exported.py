@@ -194,8 +194,12 @@ class _Tidy:
         rows = [item for table in measured.constraints for item in self._write_constraint(out, table, tags)]
         if self._second is not None:
             second, joint = self._second
-            theirs = _tags(second)
-            rows += [row for table in joint.constraints for row in self._write_constraint(out, table, theirs)]
+            tags_of_second = _tags(second)
+            rows += [
+                row
+                for table in joint.constraints
+                for row in self._write_constraint(out, table, tags_of_second)
+            ]
         # Laplace noise has no strategy that is computed from variances, and so no description. Where a person changes
         # two derived records, the cost that follows from the variances, for one record, would be too small.
         strategy = measured.plan.strategy

@@ -182,7 +182,7 @@ def _points(
 ) -> tuple[SummaryPoint, ...]:
     levels = [titles.geolevel(item.geolevel) for item in contents if item.answers]
     queries = {query for item in contents for query in item.answers}
-    said = (
+    origin = (
         f"Noisy counts that others published, read as {imported['product']} (layout {imported['layout']})."
         if imported is not None
         else "Noisy counts that tallyveil measure drew."
@@ -192,7 +192,7 @@ def _points(
     return (
         SummaryPoint(
             "What this is",
-            f"{said} There are no estimates on this page: it says what was measured, and whether it fits together.",
+            f"{origin} There are no estimates on this page: it says what was measured, and whether it fits together.",
         ),
         SummaryPoint(
             "What was measured",
