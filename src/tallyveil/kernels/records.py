@@ -25,6 +25,7 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Bytes, Int8s, Int16s, Int32s, Integers
 from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.vectors import first_at_least
 
 # Bytes of ASCII: the bar between columns, the ends of a line, and the digit 0.
 _BAR, _LINE_FEED, _RETURN, _ZERO = 124, 10, 13, 48
@@ -214,16 +215,10 @@ def code_rows(
         # rising geocodes.
         block = (county * 1_000_000 + parsed[row, 2]) * 10_000 + parsed[row, 3]
         # Among the county's blocks only: a few thousand, so a dozen steps.
-        low, high = counties[county], counties[county + 1]
-        while low < high:
-            middle = (low + high) // 2
-            if blocks[middle] < block:
-                low = middle + 1
-            else:
-                high = middle
-        matches = low < blocks.size and blocks[low] == block
+        place_of_block = first_at_least(blocks, counties[county], counties[county + 1], block)
+        matches = place_of_block < blocks.size and blocks[place_of_block] == block
         # A block that is not there is no error here: the caller decides.
-        places[n] = low if matches else -1
+        places[n] = place_of_block if matches else -1
         # The second code decides, since `check_lists` has made sure that no code stands after none.
         several = k > 1 and parsed[row, 5] > 0
         if several:

@@ -1,4 +1,4 @@
-"""Small vectors and small dense systems, compiled: loops, sums side by side, a projection, Cholesky's method.
+"""Small vectors and small dense systems, compiled: loops, places, sums side by side, a projection, Cholesky's method.
 
 The loops compile in less time than what numpy has for them. No sum is reassociated and no product is fused
 with a sum, so that every machine gives the same bits.
@@ -34,7 +34,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import internal
+from tallyveil.kernels.compiled import hot, internal
 
 
 @internal
@@ -70,6 +70,18 @@ def inner(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
     for i in range(left.size):
         total += left[i] * right[i]
     return total
+
+
+@hot
+def first_at_least(values: npt.NDArray[Any], begin: int, end: int, least: Any) -> int:
+    """The first place from begin up to end whose number is at least `least`, or end. Numbers rise there."""
+    while begin < end:
+        middle = (begin + end) // 2
+        if values[middle] < least:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
 
 
 @internal

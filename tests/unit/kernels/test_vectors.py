@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from tests.from_python import from_python
 
-from tallyveil.kernels.vectors import inner, largest_of, set_rows, set_to, sort_first
+from tallyveil.kernels.vectors import first_at_least, inner, largest_of, set_rows, set_to, sort_first
 
+first_at_least = from_python(first_at_least)
 inner = from_python(inner)
 largest_of = from_python(largest_of)
 set_rows = from_python(set_rows)
@@ -32,6 +33,14 @@ def test_sort_first_sorts_the_first_ones_only(n):
     expected = [*np.sort(values[:n]), *values[n:]]
     sort_first(values, n)
     np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+def test_first_at_least_is_where_numpy_would_insert(n):
+    values = np.sort(np.random.default_rng([6, n]).integers(0, 5, n + 4))
+    for least in range(-1, 7):
+        expected = 2 + int(np.searchsorted(values[2 : 2 + n], least))
+        assert first_at_least(values, 2, 2 + n, least) == expected
 
 
 @pytest.mark.parametrize("n", [0, 1, 8])

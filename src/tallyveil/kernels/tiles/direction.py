@@ -51,7 +51,7 @@ import numpy as np
 from tallyveil.arrays import FloatRows, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tiles.tables import Prices, Strip, Tables, clear_sums, whole_strip
-from tallyveil.kernels.vectors import cholesky, inner
+from tallyveil.kernels.vectors import cholesky, first_at_least, inner
 
 
 class TableFace(NamedTuple):
@@ -254,19 +254,7 @@ def add_drops(tables: Tables, face: TableFace, falls: Floats, strip: Strip) -> N
 @internal
 def _within(inner: Int32s, begin: int, end: int, top: int, bottom: int) -> tuple[int, int]:
     """Where the active entries of an outer line, from begin up to end, lie in the inner lines top up to bottom."""
-    return _place_of(inner, begin, end, top), _place_of(inner, begin, end, bottom)
-
-
-@internal
-def _place_of(inner: Int32s, begin: int, end: int, line: int) -> int:
-    """The first place from begin up to end whose inner line is at least `line`. Inner lines rise there."""
-    while begin < end:
-        middle = (begin + end) // 2
-        if inner[middle] < line:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
+    return first_at_least(inner, begin, end, top), first_at_least(inner, begin, end, bottom)
 
 
 @internal
