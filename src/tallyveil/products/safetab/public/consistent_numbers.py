@@ -50,12 +50,12 @@ TOLERANCE: Final = 1e-6
 """Persons by which numbers that are not whole may break a rule."""
 
 _STOP: Final = 1e-8
-"""At which the interior-point method stops, in persons. Ten times as much is still below TOLERANCE; a hundredth of it
-is not reached where rules leave no room between two numbers."""
+"""At which the interior-point method stops, in persons, or in shares of a larger distance. Ten times as much is still
+below TOLERANCE; a hundredth of it is not reached where rules leave no room between two numbers."""
 
 _GAP: Final = 1e-10
-"""Duality gap at which it stops, in squared persons: the root of twice the gap bounds the distance from the nearest
-point, at the weight of the most exact number. Its own setting would allow ten thousand times as much distance."""
+"""Duality gap at which it stops, in squares of the same unit: the root of twice the gap bounds the distance from the
+nearest point, at the weight of the most exact number. Its own setting would allow ten thousand times as much."""
 
 _NO_POINT: Final = 1e-14
 """Relative residual of a proof that there is no point. At its own setting, 1e-8, it took problems with little room for
@@ -63,6 +63,10 @@ such; where there is none, the steps run out."""
 
 _FAR: Final = 100
 """A rule is left out at first if its room is more than this times the largest standard deviation and excess."""
+
+_MOST_POINTS: Final = 5
+"""Points that are sought one after another. A distance of 1e8 persons needs two or three, each of which breaks rules by
+1e-8 of what the one before it did; no more is left to gain then."""
 
 _MOST_STEPS: Final = 200
 """Steps of the interior-point method, which usually needs one or two dozen."""
@@ -316,27 +320,50 @@ def _by_label(label: Integers) -> dict[int, Integers]:
 
 
 def _nearest(rules: Rules, target: Floats, variance: Floats, kind: _Kind) -> Floats:
-    """The nearest point. It is sought by the rules that are near the target, and holds if it keeps the others too."""
-    room = rules.right - rules.matrix @ target
-    reach = _FAR * (np.sqrt(variance.max()) + max(rules.excess(target).max(initial=0.0), -target.min(), 0.0))
+    """The nearest point.
+
+    The solver stops at a share of the largest distance. Where that is many persons, its point still breaks rules a
+    little, and the point nearest to it takes its place. A nearest point is no farther from any point that keeps the
+    rules, and so no farther from the one that is sought.
+
+    Raises:
+        ConfigError, SolverError: the solver stopped before it found a point.
+    """
+    point = target
+    for _ in range(_MOST_POINTS):
+        point = _nearer(rules, point, variance, kind)
+        if _distance(rules, point, kind) <= TOLERANCE:
+            return np.maximum(point, 0.0) if kind.whole else point
+    raise _not_found(kind, "rules were still broken")
+
+
+def _nearer(rules: Rules, target: Floats, variance: Floats, kind: _Kind) -> Floats:
+    """The nearest point, to a share of the largest distance. It is sought by the rules that are near the target."""
+    room, unit = rules.right - rules.matrix @ target, max(_distance(rules, target, kind), 1.0)
+    reach = _FAR * (np.sqrt(variance.max()) + unit)
     while True:
         # The room that a group of a hundred million people leaves, times a price of almost 0, would drown the gap.
         near, bounded = rules.equal | (room <= reach), (target <= reach) & kind.whole
-        status, nearest = _interior(rules.taken(near), target, variance, bounded)
-        if kind.whole:
-            nearest = np.where(bounded, np.maximum(nearest, 0.0), nearest)
-        broken = rules.excess(nearest) > TOLERANCE
-        if status != piqp.PIQP_SOLVED or broken[near].any():
-            if kind.published:
-                raise _no_agreement()
-            raise kind.no_point(f"the nearest numbers were not found: the solver stopped with {status}")
-        if not broken.any() and not (kind.whole and (nearest < 0).any()):
-            return nearest
+        status, point = _interior(rules.taken(near), target, variance, bounded, unit)
+        allowed = unit * TOLERANCE
+        if status != piqp.PIQP_SOLVED or (rules.excess(point)[near] > allowed).any():
+            raise _not_found(kind, f"the solver stopped with {status}")
+        # The point holds if it keeps the other rules, too.
+        if _distance(rules, point, kind) <= allowed:
+            return point
         reach *= _FAR
 
 
-def _interior(rules: Rules, target: Floats, variance: Floats, bounded: Bools) -> tuple[piqp.Status, Floats]:
-    """The nearest point by the interior-point method, where some numbers are 0 or more, and how it stopped."""
+def _distance(rules: Rules, numbers: Floats, kind: _Kind) -> float:
+    """By how many persons numbers break a rule or are negative, at most."""
+    lowest = float(numbers.min()) if kind.whole else 0.0
+    return max(float(rules.excess(numbers).max(initial=0.0)), -lowest, 0.0)
+
+
+def _interior(
+    rules: Rules, target: Floats, variance: Floats, bounded: Bools, unit: float
+) -> tuple[piqp.Status, Floats]:
+    """The nearest point to a share of `unit` persons, and how the method stopped."""
     at_most, n = ~rules.equal, len(target)
     solver = piqp.SparseSolver()
     solver.settings.eps_abs, solver.settings.eps_rel = _STOP, 0.0
@@ -345,8 +372,8 @@ def _interior(rules: Rules, target: Floats, variance: Floats, bounded: Bools) ->
     solver.settings.eps_primal_inf = solver.settings.eps_dual_inf = _NO_POINT
     solver.settings.max_iter = _MOST_STEPS
     matrix = rules.matrix.astype(np.float64)
-    # Its variables are the distances from the target, which are small where counts are large.
-    room = rules.right - matrix @ target
+    # Its variables are the distances from the target in units, which are small where counts or distances are large.
+    room = (rules.right - matrix @ target) / unit
     solver.setup(
         sparse.diags(variance.min() / variance, format="csc"),
         np.zeros(n),
@@ -355,11 +382,16 @@ def _interior(rules: Rules, target: Floats, variance: Floats, bounded: Bools) ->
         matrix[at_most].tocsc(),
         np.full(int(at_most.sum()), -np.inf),
         room[at_most],
-        np.where(bounded, -target, -np.inf),
+        np.where(bounded, -target / unit, -np.inf),
         np.full(n, np.inf),
     )
     status = solver.solve()
-    return status, target + np.asarray(solver.result.x)
+    return status, target + unit * np.asarray(solver.result.x)
+
+
+def _not_found(kind: _Kind, said: str) -> TallyveilError:
+    """What is wrong where the solver finds no point."""
+    return _no_agreement() if kind.published else kind.no_point(f"the nearest numbers were not found: {said}")
 
 
 def _no_agreement() -> ConfigError:

@@ -1,5 +1,6 @@
 """Consistent numbers: no contradiction is left, by an independent check; least squares and nearest points by others."""
 
+from dataclasses import replace
 from itertools import product
 
 import clarabel
@@ -349,8 +350,38 @@ def test_published_totals_that_contradict_each_other(plain, tmp_path, rows):
     assert raised.value.code == "safetab-published-contradiction"
 
 
+@pytest.mark.parametrize("far", [10**5, 10**8])
+@pytest.mark.parametrize("whole", [False, True])
+def test_published_totals_far_from_the_estimates_are_reached(plain, tmp_path, far, whole):
+    rows = [("01", "STATE", "1201", str(far)), ("11", "STATE", "1202", str(2 * far))]
+    path = published(tmp_path / "far.txt", rows)
+    known = read_published_totals(path, plain.all_regions, plain.iterations)
+    t1, t2, _ = plain.consistent(whole=whole, published=known)
+    assert contradictions(t1, t2, "CONSISTENT", 0 if whole else 1e-6) == []
+    totals = {
+        row[:3]: row[3]
+        for row in t1.select("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "CONSISTENT").rows()
+    }
+    for region, kind, code, count in rows:
+        assert totals[region, kind, code] == pytest.approx(int(count), abs=1e-6)
+
+
+@pytest.mark.parametrize("far", [1e5, 1e8])
+def test_the_nearest_point_grows_with_its_distance(far):
+    """Rules that compare sums leave room for every multiple: a total twice as far away moves all twice as far."""
+    numbers = {}
+    for distance in (10.0, far):
+        groups = single_cells(np.zeros(9), np.array([1.0, 2.0, 8.0] * 3))
+        groups = replace(groups, known=np.array([np.nan] * 3 + [distance] + [np.nan] * 5))
+        cells = least_squares(groups, NATION).cells
+        numbers[distance] = consistent_cells(groups, rules_of(groups, NATION, PAIRS), cells, whole=False)
+    assert numbers[far] / far == pytest.approx(numbers[10.0] / 10.0, abs=1e-5)
+    assert np.count_nonzero(np.abs(numbers[far]) > far / 10) > 3
+
+
 def test_a_published_total_that_is_too_far_from_the_estimates_is_not_called_a_contradiction(plain, tmp_path):
-    path = published(tmp_path / "far.txt", [("1", "USA", "1201", "9999999999")])
+    rows = [("01001", "COUNTY", "1101", "9999999999"), ("1", "USA", "1202", "9999999999")]
+    path = published(tmp_path / "far.txt", rows)
     known = read_published_totals(path, plain.all_regions, plain.iterations)
     with pytest.raises(ConfigError, match="far from the estimates"):
         plain.consistent(published=known)
