@@ -334,34 +334,45 @@ def calibrate_safetab(
     out: AnyPath,
     *,
     margins: Text | None = None,
+    total_margins: Text | None = None,
     epsilon: ExactNumber | None = None,
+    relative_margin: ExactNumber | None = None,
+    sizes: AnyPath | None = None,
     formula: Literal["exact", "printed"] = "exact",
     delta: ExactNumber = USUAL_DELTA,
 ) -> dict[str, Any]:
-    """Write a parameter folder with other budgets. No data is opened.
+    """Write a parameter folder with other budgets, share of stage 1 and thresholds. No data is opened.
 
     Args:
-        params: Folder of the parameters, in the Census layout. Its lists, thresholds and switches are kept.
+        params: Folder of the parameters, in the Census layout. All that is not calibrated is kept.
         out: Folder of the new parameters.
-        margins: 95 % margins of a cell by level set, such as "USA 2 = 6, COUNTY 1 = 50". Others get no budget.
-        epsilon: Scale all budgets to at most this epsilon of each run. Give either this or margins.
+        margins: 95 % margins of a cell by level set, such as "USA 2 = 6, COUNTY 1 = 50". Level sets without any margin
+            get no budget.
+        total_margins: 95 % margins of the estimate of a group's total, likewise. The share of stage 1 is then the one
+            at which all margins cost the least.
+        epsilon: Scale all budgets, after margins, to at most this epsilon of each run.
+        relative_margin: Choose thresholds so that a group gets a table where the 95 % margin of its mean cell is at
+            most this share of the cell.
+        sizes: File of totals of an earlier, public table in the layout of T1: how large the groups are expected to be.
         formula: "exact" for the least budget with 95 % coverage, "printed" for the formulas of the paper, corrected.
         delta: Delta at which epsilon is stated.
     Returns:
-        The plan of the new parameters as plain data.
+        The plan of the new parameters as plain data; with sizes also "expected_groups".
     Raises:
-        ConfigError: the parameters are a file, or not exactly one of margins and epsilon is given.
+        ConfigError: the parameters are a file, nothing is to be calibrated, or an argument has another form.
+        SchemaError: the file of sizes has an error.
         StoreError: a folder cannot be read or written.
     """
     from tallyveil.budget.strategy import parse_fraction
-    from tallyveil.products.safetab.public.plan import read_plan
-    from tallyveil.products.safetab.public.plan_record import plan_record
-    from tallyveil.products.safetab.public.privacy import (
+    from tallyveil.products.safetab.public.calibration import (
         parse_margins,
         plan_for_epsilon,
         plan_for_margins,
         write_parameters,
     )
+    from tallyveil.products.safetab.public.plan import read_plan
+    from tallyveil.products.safetab.public.plan_record import plan_record
+    from tallyveil.products.safetab.public.thresholds import expected_groups, read_sizes, with_thresholds
     from tallyveil.storage.outputs import own_folder, refuse_inputs
 
     source, folder = Path(params), Path(out)
@@ -371,18 +382,32 @@ def calibrate_safetab(
             "calibrated. Change the budgets in the file, and look at them with `tallyveil safetab plan`.",
             code="bad-flag",
         )
-    if (margins is None) == (epsilon is None):
-        raise ConfigError("give either --margins or --epsilon, and not both.", code="bad-flag")
+    if margins is None and total_margins is None and epsilon is None and relative_margin is None:
+        raise ConfigError(
+            "nothing is to be calibrated. Give --margins, --total-margins, --epsilon or --relative-margin.",
+            code="bad-flag",
+        )
     # Exact fractions from the text: a float could round a delta upwards.
     at = parse_fraction(delta, "--delta")
-    read = read_plan(source)
-    if margins is not None:
-        plan = plan_for_margins(read, parse_margins(margins), formula)
-    else:
-        plan = plan_for_epsilon(read, parse_fraction(epsilon, "--epsilon"), at)
+    share = None if relative_margin is None else parse_fraction(relative_margin, "--relative-margin")
+    plan = read_plan(source)
+    if margins is not None or total_margins is not None:
+        of_cells, of_totals = (
+            {} if text is None else parse_margins(text, flag)
+            for text, flag in ((margins, "--margins"), (total_margins, "--total-margins"))
+        )
+        plan = plan_for_margins(plan, of_cells, formula, of_totals)
+    if epsilon is not None:
+        plan = plan_for_epsilon(plan, parse_fraction(epsilon, "--epsilon"), at)
+    public = {} if sizes is None else read_sizes(Path(sizes), plan)
+    if share is not None:
+        # Last, because the thresholds follow from the margins of the budgets.
+        plan = with_thresholds(plan, share, public)
     record = plan_record(plan, at, None)
+    if sizes is not None:
+        record["expected_groups"] = expected_groups(plan, public, share)
     # After the new plan is known: nothing is written for margins that cannot be met.
-    refuse_inputs(folder, [source])
+    refuse_inputs(folder, [source, *([] if sizes is None else [Path(sizes)])])
     with own_folder(folder, "safetab calibrate"):
         write_parameters(source, folder, plan)
     return record

@@ -303,9 +303,33 @@ def calibrate(
             help='95 % margins of a cell by level set, such as "USA 2 = 6, COUNTY 1 = 50". Others get no budget.',
         ),
     ] = None,
+    total_margins: Annotated[
+        str | None,
+        typer.Option(
+            "--total-margins",
+            metavar="TEXT",
+            help="95 % margins of the estimate of a total, likewise. They also determine the share of stage 1.",
+        ),
+    ] = None,
     epsilon: Annotated[
         str | None,
         typer.Option("--epsilon", help=f"{EPSILON} Scale all budgets to at most this epsilon at delta."),
+    ] = None,
+    relative_margin: Annotated[
+        str | None,
+        typer.Option(
+            "--relative-margin",
+            metavar="SHARE",
+            help="Give a group a table where the margin of its mean cell is at most this share of the cell.",
+        ),
+    ] = None,
+    sizes: Annotated[
+        Path | None,
+        typer.Option(
+            "--group-sizes",
+            metavar="FILE",
+            help="Totals of an earlier public table, in the layout of T1: how large groups are expected to be.",
+        ),
     ] = None,
     formula: Annotated[
         Margins,
@@ -318,20 +342,30 @@ def calibrate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a parameter folder with other budgets, and show its plan. No data is opened.
+    """Write a parameter folder with other budgets and thresholds, and show its plan. No data is opened.
 
-    Either the margins of error of a cell are given (--margins), or the epsilon of each run (--epsilon). The lists, the
-    thresholds and all switches are those of PARAMS.
+    Margins of cells and of totals get the least budgets and the best share of stage 1. --epsilon scales these budgets,
+    or those of PARAMS, so that all margins become wider or narrower. All other settings are those of PARAMS.
     """
     from tallyveil.api.safetab import calibrate_safetab
 
     record = calibrate_safetab(
-        params, out, margins=margins, epsilon=epsilon, formula=formula.value, delta=delta
+        params,
+        out,
+        margins=margins,
+        total_margins=total_margins,
+        epsilon=epsilon,
+        relative_margin=relative_margin,
+        sizes=sizes,
+        formula=formula.value,
+        delta=delta,
     )
     if as_json:
         say_json(record, indent=2)
     elif not quiet:
-        _show_plan(record)
+        console = _show_plan(record)
+        console.print(f"Share of stage 1: {_decimal(record['plan']['stage_1_fraction'])}")
+        _show_chances(console, record)
         say(str(out))
 
 
@@ -482,7 +516,7 @@ _ACCOUNTANTS = {"renyi": "Renyi", "zcdp": "zCDP", "zcdp_textbook": "textbook zCD
 """Accountants beside the exact one, as a record names them, in words."""
 
 
-def _show_plan(record: dict[str, Any]) -> None:
+def _show_plan(record: dict[str, Any]) -> Screen:
     """Print the plan of a SafeTab run."""
     console = Screen()
     opened = "only the public geography was opened" if "groups" in record else "no data was opened"
@@ -494,6 +528,46 @@ def _show_plan(record: dict[str, Any]) -> None:
     )
     console.print(_sets(record))
     _show_details(console, record["details"], "persons", "what production publishes")
+    return console
+
+
+def _show_chances(console: Screen, record: dict[str, Any]) -> None:
+    """Print how many groups get each detail: of public sizes, or else the chance of a group of some true sizes."""
+    details = ("total", "4 ages", "9 ages", "23 ages")
+    if "expected_groups" not in record:
+        table = plain_table("level sets", "true size", numbers=details)
+        by_set: dict[str, list[tuple[str, ...]]] = {}
+        for row in record["sizes"]:
+            chances = tuple(f"{chance:.1%}" for chance in row["chances"])
+            by_set.setdefault(f"{row['geography']} {row['level']}", []).append((f"{row['size']:,}", *chances))
+        together: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+        for name, of_set in by_set.items():
+            together.setdefault(tuple(of_set), []).append(name)
+        for chances_of_sets, names in together.items():
+            for number, shown in enumerate(chances_of_sets):
+                table.add_row(", ".join(names) if not number else "", *shown)
+            table.add_section()
+        console.print(table)
+        return
+    misplaced = any("misplaced" in row for row in record["expected_groups"])
+    table = plain_table(
+        "level set", "size", numbers=("groups", *details, *(["misplaced"] if misplaced else []))
+    )
+    rows = GroupedRows(table)
+    for row in record["expected_groups"]:
+        numbers = [*row["details"], *([row["misplaced"]] if misplaced else [])]
+        rows.add(
+            (f"{row['geography']} {row['level']}",),
+            row["size"],
+            f"{row['groups']:,}",
+            *(f"{number:,.1f}" for number in numbers),
+        )
+    console.print(table)
+    console.print(
+        "Groups of the earlier table by their size there, and how many are expected to get each detail. Misplaced "
+        "groups get another detail than is worth its noise.",
+        soft_wrap=True,
+    )
 
 
 def _show_summary(finished: "Opened") -> None:

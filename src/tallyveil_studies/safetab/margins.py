@@ -21,8 +21,8 @@ from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.renyi import renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import DiscreteLaplace, Law
+from tallyveil.products.safetab.public.calibration import budget_for_margin
 from tallyveil.products.safetab.public.levels import law_of
-from tallyveil.products.safetab.public.privacy import budget_for_margin
 from tallyveil_studies.exhibit import Comparison, Findings, StudyInputs
 from tallyveil_studies.safetab.parameters import (
     DELTA,

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 TABLE_4 = Path(__file__).parents[3] / "examples" / "safetab_table_4" / "gaussian"
 
 
@@ -19,10 +17,21 @@ def test_a_folder_for_a_margin_is_a_parameter_folder(command, tmp_path):
     assert str(two) in command("safetab", "calibrate", out, "--epsilon", "2", "--out", two)
 
 
-@pytest.mark.parametrize("words", [(), ("--margins", "USA 2 = 6", "--epsilon", "2")])
-def test_either_margins_or_an_epsilon_is_given(command, tmp_path, words):
-    said = command("safetab", "calibrate", TABLE_4, *words, "--out", tmp_path / "out", code=2)
-    assert "either --margins or --epsilon" in said
+def test_something_is_calibrated(command, tmp_path):
+    said = command("safetab", "calibrate", TABLE_4, "--out", tmp_path / "out", code=2)
+    assert "--total-margins, --epsilon or --relative-margin" in " ".join(said.split())
+
+
+def test_the_details_that_groups_of_an_earlier_table_get_are_shown(command, tmp_path):
+    sizes = tmp_path / "t1.txt"
+    sizes.write_text("REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT\n1|USA|1101|1200\n")
+    words = ("safetab", "calibrate", TABLE_4, "--relative-margin", "1/4", "--out")
+    chances = command(*words, tmp_path / "a")
+    assert "Share of stage 1: 0.1" in chances
+    assert "100.0%" in chances
+    shown = command(*words, tmp_path / "b", "--group-sizes", sizes)
+    assert "misplaced" in shown
+    assert "1,000-9,999" in shown
 
 
 def test_the_parameters_are_not_overwritten(command, tmp_path):

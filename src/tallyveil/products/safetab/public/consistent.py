@@ -49,7 +49,7 @@ from tallyveil.products.safetab.public.consistent_numbers import (
     least_squares,
 )
 from tallyveil.products.safetab.public.files import ColumnRule, FileFormat, read_rows, some
-from tallyveil.products.safetab.public.households import GROUP_TOTALS
+from tallyveil.products.safetab.public.group_totals import GROUP_TOTALS, require_groups_once
 from tallyveil.products.safetab.public.plan import coterminous_once, read_plan
 from tallyveil.products.safetab.public.regions import Regions, read_regions
 from tallyveil.products.safetab.public.tables import TABLES
@@ -199,21 +199,7 @@ def read_published_totals(
         StoreError: it cannot be read.
     """
     frame = read_rows(path, PUBLISHED)
-    repeated = frame.filter(frame.select(GROUP).is_duplicated())
-    if repeated.height:
-        raise SchemaError(
-            f"{path}: {repeated.height} rows repeat a group, such as {', '.join(repeated.select(GROUP).row(0))}. Keep "
-            "one row for each group.",
-            code="safetab-repeated",
-        )
-    unknown = frame.filter(~pl.col("ITERATION_CODE").is_in([*iterations]))["ITERATION_CODE"]
-    if len(unknown):
-        raise SchemaError(
-            f"{path}: {len(unknown)} row(s) have an ITERATION_CODE to which no code maps: "
-            f"{some(unknown.unique(maintain_order=True).to_list())}. Remove the rows, or name the parameter folder "
-            "that has these iterations.",
-            code="safetab-unknown-code",
-        )
+    require_groups_once(path, frame, iterations)
     names = pl.concat(map(region_names, regions.values()))
     lost = frame.join(names, on=REGION, how="anti")
     if lost.height:

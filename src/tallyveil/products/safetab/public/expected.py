@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
+
+from tallyveil.arrays import Floats, Integers
 from tallyveil.noise.laws import Law
-from tallyveil.products.safetab.public.estimates import DetailEstimator, estimator_of, quality_of
+from tallyveil.products.safetab.public.estimates import DetailEstimator, estimator_of, noise_sum, quality_of
 from tallyveil.products.safetab.public.household_tables import quality_of_sum
 from tallyveil.products.safetab.public.households import NoisyHouseholdSet
 from tallyveil.products.safetab.public.levels import GroupLevel
@@ -110,11 +112,15 @@ def detail_errors(level: GroupLevel) -> Iterator[DetailError]:
         yield DetailError(level.ladder.names[-1], None, *margins, quality.variance, quality.variance)
 
 
-def detail_chances(level: GroupLevel, size: int) -> tuple[float, ...]:
-    """Probabilities of the details, for a group of a given true size."""
+def detail_chances(level: GroupLevel, sizes: Integers) -> Floats:
+    """Probabilities of the details, for groups of given true sizes; shape (sizes, details)."""
+    noise = noise_sum(level.stage_1, 1)
     # P(stage 1 is below each threshold); differences of neighbours are the chances of the details.
-    below = [0.0, *(_at_most(level.stage_1, bound - 1 - size) for bound in level.thresholds), 1.0]
-    return tuple(higher - lower for lower, higher in pairwise(below))
+    bounds = np.array(level.thresholds, np.int64) - 1 - sizes[:, None]
+    # Rounding may leave a sum of probabilities above 1.
+    below = np.minimum(noise.within(np.full(bounds.shape, -noise.reach), bounds), 1.0)
+    ends = np.zeros((len(sizes), 1)), np.ones((len(sizes), 1))
+    return np.diff(np.hstack([ends[0], below, ends[1]]))
 
 
 def publication_chance(level: GroupLevel, size: int) -> float:
@@ -122,11 +128,13 @@ def publication_chance(level: GroupLevel, size: int) -> float:
     if level.keep_above is None:
         return 1.0
     # Tables are never suppressed, so only detail 0 can be left out.
-    return 1 - detail_chances(level, size)[0] * _at_most(level.stage_2, level.keep_above - size)
+    return 1 - float(detail_chances(level, np.array([size]))[0, 0]) * _at_most(
+        level.stage_2, level.keep_above - size
+    )
 
 
 def _of_size(level: GroupLevel, size: int) -> SizeError:
-    chances = detail_chances(level, size)
+    chances = tuple(detail_chances(level, np.array([size]))[0].tolist())
     estimators = [detail_estimator(level, detail) for detail in range(level.ladder.total_only)]
     # Both are unbiased but near a threshold, so root mean squares are roots of variances.
     errors = [(estimator.combined(estimator.n), estimator.measured(estimator.n)) for estimator in estimators]

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import polars as pl
@@ -14,8 +13,8 @@ from tallyveil.errors import SchemaError, StoreError
 from tallyveil.products.safetab.public.config import GEOGRAPHIES
 from tallyveil.products.safetab.public.estimates import Quality, margin_of_sum, noise_sum, raised_margin
 from tallyveil.products.safetab.public.files import find_file, read_file, read_rows, some
+from tallyveil.products.safetab.public.group_totals import GROUP_TOTALS, KEYS, require_groups_once
 from tallyveil.products.safetab.public.households import (
-    GROUP_TOTALS,
     TABLES,
     HouseholdDetail,
     HouseholdPlan,
@@ -29,7 +28,6 @@ from tallyveil.storage.paths import inside
 from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_file, write_parquet
 
-KEYS: Final = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
 """Columns that name a group in all tables."""
 
 
@@ -72,24 +70,8 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
                 )
             parts.append(read_rows(part, GROUP_TOTALS))
         frame = pl.concat(parts)
-    # A group that is listed twice would be measured twice with the same noise, and its detail would be
-    # unclear.
-    repeated = frame.filter(frame.select(KEYS).is_duplicated())
-    if repeated.height:
-        first = ", ".join(repeated.select(KEYS).row(0))
-        raise SchemaError(
-            f"{path}: {repeated.height} rows repeat a group, such as {first}. Keep one row for each group.",
-            code="safetab-repeated",
-        )
-    codes = [iteration.code for iteration in plan.files.iterations]
-    unknown = frame.filter(~pl.col("ITERATION_CODE").is_in(codes))
-    if unknown.height:
-        values = unknown["ITERATION_CODE"].unique(maintain_order=True).to_list()
-        raise SchemaError(
-            f"{path}: {unknown.height} row(s) have an ITERATION_CODE that is not the code of an iteration of level 1 "
-            f"or 2: {some(values)}. Give the T1 that was made with these iteration files.",
-            code="safetab-unknown-code",
-        )
+    # A group that is listed twice would be measured twice with the same noise, and its detail would be unclear.
+    require_groups_once(path, frame, [iteration.code for iteration in plan.files.iterations])
     return frame.with_columns(pl.col("COUNT").cast(pl.Int64))
 
 

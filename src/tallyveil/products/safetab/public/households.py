@@ -50,7 +50,6 @@ from tallyveil.products.safetab.public.config import (
 from tallyveil.products.safetab.public.files import (
     BLOCK,
     RECORD_CODES,
-    ColumnRule,
     FileFormat,
     digit_of,
     race_summary,
@@ -69,18 +68,6 @@ HOUSEHOLDS: Final = FileFormat(
     (*BLOCK, race_summary("HHRACE"), *RECORD_CODES, digit_of("HOUSEHOLD_TYPE", 5), digit_of("TEN", 4)),
     confidential=True,
 )
-GROUP_TOTALS: Final = FileFormat(
-    "pop-group-totals",
-    (
-        ColumnRule("REGION_ID", r"^[0-9]{1,11}$", "1 to 11 digits"),
-        ColumnRule(
-            "REGION_TYPE", r"^(USA|AIANNH|(PR-)?(STATE|COUNTY|TRACT|PLACE))$", "a geography such as COUNTY"
-        ),
-        ColumnRule("ITERATION_CODE", r"^[0-9]{4}$", "4 digits"),
-        ColumnRule("COUNT", r"^-?[0-9]{1,18}$", "a whole number"),
-    ),
-)
-
 TableName = Literal["t3", "t4"]
 
 

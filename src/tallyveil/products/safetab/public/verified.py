@@ -38,9 +38,9 @@ from tallyveil.products.safetab.public.group_plan import (
     ladder_of,
     mapped_level,
 )
+from tallyveil.products.safetab.public.group_totals import KEYS
 from tallyveil.products.safetab.public.groupings import Grouping, group_list
 from tallyveil.products.safetab.public.household_tables import (
-    KEYS,
     check_household_tables,
     quality_of_sum,
     read_household_text,

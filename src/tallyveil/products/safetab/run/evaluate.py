@@ -44,8 +44,8 @@ from tallyveil.products.safetab.public.evaluation import (
     with_truth,
 )
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
+from tallyveil.products.safetab.public.group_totals import KEYS
 from tallyveil.products.safetab.public.household_tables import (
-    KEYS,
     ListedGroups,
     household_rows,
     read_group_totals,

@@ -11,12 +11,13 @@ from tallyveil.accounting.ledger.joint import JointLedgers, published_epsilon
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import DiscreteGaussian
+from tallyveil.products.safetab.public.calibration import budget_for_margin, calibrate_plan
 from tallyveil.products.safetab.public.estimates import CONFIDENCE
 from tallyveil.products.safetab.public.from_toml import load_group_plan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS, law_of
 from tallyveil.products.safetab.public.plan import read_plan, suppression_bound
 from tallyveil.products.safetab.public.plan_record import privacy_of_groups
-from tallyveil.products.safetab.public.privacy import budget_for_margin, calibrate_plan, privacy_of
+from tallyveil.products.safetab.public.privacy import privacy_of
 
 DELTA = Fraction(1, 10**10)
 GAUSSIAN, LAPLACE = Mechanism.DISCRETE_GAUSSIAN, Mechanism.DISCRETE_LAPLACE
