@@ -2,14 +2,16 @@
 
     python benchmarks/safetab_consistent.py PARAMS [--runs 10] [--states 4] [--persons 60000] [--blocks 1200]
 
-PARAMS is a folder of config.json and the four code files; the states are the first ones of the country. Every run has a
-test key of its own. Errors are of the numbers that no bound selected (totals of nation and state, and groups with
-tables). "covered" is the share of true counts in the interval: the margin of ESTIMATE, and CONSISTENT_LOWEST to
-CONSISTENT_HIGHEST. Rules are those of `safetab consistent`, counted in the estimates and in the consistent numbers.
+PARAMS is a folder of config.json and the four code files; the states are the first ones of the country, of 51 with the
+District of Columbia. Every run has a test key of its own. Errors are of the numbers that no bound selected (totals of
+nation and state, and groups with tables). "covered" is the share of true counts in the interval: the margin of
+ESTIMATE, and CONSISTENT_LOWEST to CONSISTENT_HIGHEST. Rules are those of `safetab consistent`, counted in the estimates
+and in the consistent numbers.
 """
 
 import argparse
 import tempfile
+import time
 from pathlib import Path
 
 import headline
@@ -17,7 +19,7 @@ import polars as pl
 from safetab_accuracy import made_up_states, true_groups
 
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.products.safetab.public.config import NATIONWIDE
+from tallyveil.products.safetab.public.config import NATIONWIDE, STATES
 from tallyveil.products.safetab.public.consistent import NOTHING_PUBLISHED, consistent_tables
 from tallyveil.products.safetab.public.consistent_groups import (
     contained_groups,
@@ -32,7 +34,6 @@ from tallyveil.products.safetab.public.evaluation import CELL_KEYS, T1_KEYS, TRU
 from tallyveil.products.safetab.public.regions import tabulate_once
 from tallyveil.products.safetab.run.run import SafetabInputs, measurer_of, tables_of
 
-STATES = ("01", "02", "04", "05", "06", "08", "09", "10", "11", "12")
 CLASS = ["numbers", "where", "number"]
 
 
@@ -71,9 +72,12 @@ def measured(inputs: SafetabInputs, folder: Path, runs: int) -> tuple[pl.DataFra
         measurer = measurer_of(inputs, "US", NoiseSource(insecure_key(f"consistent {number}")))
         t1, t2, _ = tables_of(run, inputs.plan, regions, measurer, tabulation)
         for whole in (False, True):
+            began = time.process_time()
             c1, c2, counts = consistent_tables((t1, t2), regions, iterations, whole=whole)
+            seconds = time.process_time() - began
             name = "whole" if whole else "real"
-            rules.append({"numbers": name, **counts, "broken after": broken(c1, c2, inputs, iterations)})
+            after = broken(c1, c2, inputs, iterations)
+            rules.append({"numbers": name, **counts, "broken after": after, "processor seconds": seconds})
             unselected = pl.col("REGION_TYPE").is_in(list(NATIONWIDE)) | pl.col("DETAIL").str.starts_with(
                 "sex"
             )

@@ -64,6 +64,13 @@ such; where there is none, the steps run out."""
 _FAR: Final = 100
 """A rule is left out at first if its room is more than this times the largest standard deviation and excess."""
 
+_UNITS: Final = 1000
+"""Into how many units a large distance is divided, each of which is one person otherwise."""
+
+_MOST_UNITS: Final = 4
+"""Units that are tried, each ten times the one before it. At one of them the gap may stop falling before it is small
+enough, in one of some thousands of problems of 51 states; at the next it fell."""
+
 _MOST_POINTS: Final = 5
 """Points that are sought one after another. A distance of 1e8 persons needs two or three, each of which breaks rules by
 1e-8 of what the one before it did; no more is left to gain then."""
@@ -339,19 +346,27 @@ def _nearest(rules: Rules, target: Floats, variance: Floats, kind: _Kind) -> Flo
 
 def _nearer(rules: Rules, target: Floats, variance: Floats, kind: _Kind) -> Floats:
     """The nearest point, to a share of the largest distance. It is sought by the rules that are near the target."""
-    room, unit = rules.right - rules.matrix @ target, max(_distance(rules, target, kind), 1.0)
-    reach = _FAR * (np.sqrt(variance.max()) + unit)
+    room, distance = rules.right - rules.matrix @ target, _distance(rules, target, kind)
+    reach = _FAR * (np.sqrt(variance.max()) + distance)
     while True:
         # The room that a group of a hundred million people leaves, times a price of almost 0, would drown the gap.
         near, bounded = rules.equal | (room <= reach), (target <= reach) & kind.whole
-        status, point = _interior(rules.taken(near), target, variance, bounded, unit)
-        allowed = unit * TOLERANCE
-        if status != piqp.PIQP_SOLVED or (rules.excess(point)[near] > allowed).any():
-            raise _not_found(kind, f"the solver stopped with {status}")
+        point, allowed = _solved(rules.taken(near), target, variance, bounded, kind, distance)
         # The point holds if it keeps the other rules, too.
         if _distance(rules, point, kind) <= allowed:
             return point
         reach *= _FAR
+
+
+def _solved(
+    rules: Rules, target: Floats, variance: Floats, bounded: Bools, kind: _Kind, distance: float
+) -> tuple[Floats, float]:
+    """The nearest point, and by how much it may break a rule; raises as `_nearest`."""
+    for unit in max(distance / _UNITS, 1.0) * 10.0 ** np.arange(_MOST_UNITS):
+        status, point = _interior(rules, target, variance, bounded, unit)
+        if status == piqp.PIQP_SOLVED and not (rules.excess(point) > unit * TOLERANCE).any():
+            return point, unit * TOLERANCE
+    raise _not_found(kind, f"the solver stopped with {status}")
 
 
 def _distance(rules: Rules, numbers: Floats, kind: _Kind) -> float:

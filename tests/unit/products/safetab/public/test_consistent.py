@@ -5,6 +5,7 @@ from itertools import product
 
 import clarabel
 import numpy as np
+import piqp
 import polars as pl
 import pytest
 from scipy import sparse
@@ -13,6 +14,7 @@ from tests.oracles.safetab_contradictions import NAMES, contradictions
 
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.noise import insecure_key
+from tallyveil.products.safetab.public import consistent_numbers
 from tallyveil.products.safetab.public.consistent import (
     NOTHING_PUBLISHED,
     consistent_tables,
@@ -379,10 +381,32 @@ def test_the_nearest_point_grows_with_its_distance(far):
     assert np.count_nonzero(np.abs(numbers[far]) > far / 10) > 3
 
 
-def test_a_published_total_that_is_too_far_from_the_estimates_is_not_called_a_contradiction(plain, tmp_path):
-    rows = [("01001", "COUNTY", "1101", "9999999999"), ("1", "USA", "1202", "9999999999")]
-    path = published(tmp_path / "far.txt", rows)
+def test_where_the_solver_stops_early_it_begins_again_in_larger_units(monkeypatch):
+    groups = single_cells(np.random.default_rng(2).normal(4, 4, 9), np.ones(9))
+    cells, rules = least_squares(groups, NATION).cells, rules_of(groups, NATION, PAIRS)
+    wanted = consistent_cells(groups, rules, cells, whole=False)
+    solve, units = consistent_numbers._interior, []
+
+    def stops_early(*given):
+        units.append(given[-1])
+        status, point = solve(*given)
+        return (piqp.PIQP_MAX_ITER_REACHED, point + 1) if given[-1] < 10 else (status, point)
+
+    monkeypatch.setattr(consistent_numbers, "_interior", stops_early)
+    assert consistent_cells(groups, rules, cells, whole=False) == pytest.approx(wanted, abs=1e-3)
+    assert units[:2] == [1.0, 10.0]
+
+
+def test_where_the_solver_does_not_get_there_totals_are_not_called_a_contradiction(
+    plain, tmp_path, monkeypatch
+):
+    """Its status does not say whether they contradict each other."""
+    path = published(tmp_path / "far.txt", [("1", "USA", "1201", "1000000")])
     known = read_published_totals(path, plain.all_regions, plain.iterations)
+    solve = consistent_numbers._interior
+    monkeypatch.setattr(
+        consistent_numbers, "_interior", lambda *given: (piqp.PIQP_MAX_ITER_REACHED, solve(*given)[1])
+    )
     with pytest.raises(ConfigError, match="far from the estimates"):
         plain.consistent(published=known)
 
