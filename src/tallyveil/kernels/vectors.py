@@ -46,6 +46,14 @@ def set_to(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
 
 
 @internal
+def longer(source: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
+    """An array with room for so many numbers, which begins with those of a shorter one."""
+    out = np.empty(capacity, source.dtype)
+    set_to(out, source)
+    return out
+
+
+@internal
 def set_rows(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
     """Copy a matrix into one with at least as many rows, of the same length."""
     for i in range(source.shape[0]):

@@ -26,7 +26,7 @@ from tallyveil.kernels.family.program import PassArrays, each_alone
 from tallyveil.kernels.family.solver import KERNELS
 from tallyveil.kernels.rounding.flow import SETTLED, attained
 from tallyveil.kernels.rounding.network_simplex import ONE, OPTIMAL, Bounds, Entries
-from tallyveil.kernels.vectors import set_rows, set_to
+from tallyveil.kernels.vectors import longer, set_rows, set_to
 
 ZERO_PERSONS = 1e-9
 """An answer that an earlier pass puts below this stays at zero, and its cells leave the later programs."""
@@ -221,7 +221,7 @@ def estimate_families(rules: Rules, chunk: Chunk, kernels: FamilyKernels) -> Est
         more = 0 if ended[f] == LEFT else _inhabited(counts)
         # counted before they are written, so that there is room for all of a family at once
         if n + more > cells.size:
-            cells, persons = _longer(cells, persons, 2 * (n + more))
+            cells, persons = longer(cells, 2 * (n + more)), longer(persons, 2 * (n + more))
         for c in range(n_children):
             # children of a family that is left get empty ranges; the caller puts its counts there
             if ended[f] != LEFT:
@@ -241,14 +241,6 @@ def _inhabited(counts: Integers) -> int:
         for i in range(counts.shape[1]):
             n += counts[c, i] != 0
     return n
-
-
-@internal
-def _longer(cells: Int32s, persons: Integers, capacity: int) -> tuple[Int32s, Integers]:
-    longer_cells, longer_persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
-    set_to(longer_cells, cells)
-    set_to(longer_persons, persons)
-    return longer_cells, longer_persons
 
 
 @inlined

@@ -41,6 +41,7 @@ from tallyveil.kernels.tiles.solver import (
     solve_component,
 )
 from tallyveil.kernels.tiles.tables import Prices, Tables, project
+from tallyveil.kernels.vectors import longer
 
 CONTRADICTORY, UNPROVED, SETTLED, SOLVED = -2, -1, 0, 1
 """How a family ended. CONTRADICTORY: its fixed counts contradict the parent. UNPROVED: a rounding failed its proof or
@@ -149,7 +150,7 @@ def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Tile
                 # counted before they are written, so that a family's counts are never cut in two
                 more += counts[c, i] != 0
         if n + more > columns.size:
-            columns, persons = _longer(columns, persons, n, 2 * (n + more))
+            columns, persons = longer(columns, 2 * (n + more)), longer(persons, 2 * (n + more))
         for c in range(n_children):
             for i in range(width):
                 if counts[c, i] != 0:
@@ -157,14 +158,6 @@ def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Tile
                     n += 1
             offsets[chunk.child_begin[f] + c + 1] = n
     return Solved(ended, gaps, effort, offsets, columns[:n].copy(), persons[:n].copy(), estimates)
-
-
-@internal
-def _longer(columns: Int32s, persons: Integers, n: int, capacity: int) -> tuple[Int32s, Integers]:
-    longer_columns, longer_persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
-    for e in range(n):
-        longer_columns[e], longer_persons[e] = columns[e], persons[e]
-    return longer_columns, longer_persons
 
 
 @inlined

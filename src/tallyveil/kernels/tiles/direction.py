@@ -51,7 +51,7 @@ import numpy as np
 from tallyveil.arrays import FloatRows, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tiles.tables import Prices, Strip, Tables, clear_sums, whole_strip
-from tallyveil.kernels.vectors import cholesky, first_at_least, inner
+from tallyveil.kernels.vectors import cholesky, first_at_least, inner, longer
 
 
 class TableFace(NamedTuple):
@@ -354,7 +354,8 @@ def factored_blocks(
         for k in range(depth):
             if n_sums + blocks.right.size > row_label.size:
                 # doubled, so that copying costs no more than filling
-                row_label, row_sum = _longer(row_label, row_sum, n_sums, 2 * (n_sums + blocks.right.size))
+                room = 2 * (n_sums + blocks.right.size)
+                row_label, row_sum = longer(row_label, room), longer(row_sum, room)
             last = _subtract_row(blocks, rows, k, tables.child[first_row + k], (row_label, row_sum), n_sums)
             # Only rows that are inner lines have an equation to be solved back into. Of others the sums serve
             # the subtraction alone.
@@ -374,14 +375,6 @@ def factored_blocks(
         blocks.labels,
         blocks.right,
     )
-
-
-@internal
-def _longer(labels: Int32s, sums: Floats, n: int, capacity: int) -> tuple[Int32s, Floats]:
-    longer_labels, longer_sums = np.empty(capacity, np.int32), np.empty(capacity)
-    for z in range(n):
-        longer_labels[z], longer_sums[z] = labels[z], sums[z]
-    return longer_labels, longer_sums
 
 
 @internal
