@@ -1,43 +1,51 @@
 """Certified bounds of 1,000 random compositions of all events, beside independent values of delta.
 
-python benchmarks/accounting_random.py [--count 1000] [--peers] [--prv PYTHON] [--out FILE] [--part 0/2] [--limit 10]
-python benchmarks/accounting_random.py --summary FILE
+python benchmarks/accounting_random.py [--count 1000] [--peers] [--out FILE] [--part 0/2] [--limit 10]
+python benchmarks/accounting_random.py --summary FILE...
 
 Half of the compositions hold real-valued noise, random samples or selections. Deltas lie between 1e-300 and 1 - 1e-12,
 and epsilons between 1e-9 and 1e5.
 
-An independent value of delta is computed here in another way than in the library: in mpmath with 50 digits, where all
-losses but one are finite (the sum over their values of the closed form of the other one); or by a contour integral in
-floats, whose transforms are closed forms or integrals by the trapezoid rule; or, where neither works, dp_accounting's
-optimistic and pessimistic values must not contradict the bounds. The script fails if any value does. A value that takes
-longer than `--limit` seconds of processor time is given up, and counted as such.
+An independent value of delta is computed here in another way than in the library:
+
+- in ball arithmetic, so that it is proved, where all losses but one are listed: a sum over the listed losses of the
+  closed form of the other one, or over two lists. The bits are raised until a value has 13 digits;
+- or by a contour integral in floats, whose transforms are closed forms or integrals by the trapezoid rule;
+- or, where neither works, dp_accounting's optimistic and pessimistic values must not contradict the bounds.
+
+The script fails if any value does. A value that takes longer than `--limit` seconds of processor time is given up, and
+counted as such.
 
 Where only an upper bound is known, the value is that of a mechanism that attains what is known: normal noise for rho, a
 record that all samples move alike, the exact law of the best of several results of a finite mechanism. It then must
 not be above the upper bound.
 
-With `--peers` each composition is also computed by dp_accounting, and with `--prv` by prv_accountant, whose interpreter
-PYTHON is. Each line of the output is a JSON object. `--summary` reads such a file and prints what was found.
+With `--peers` each composition is also computed by dp_accounting. Each line of the output is a JSON object. `--summary`
+reads such files and prints what was found.
 """
 
 import argparse
 import json
+import logging
 import math
 import random
+import resource
 import signal
-import subprocess
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
-from mpmath import erfc, exp, log, mp, mpf, sqrt
+from flint import arb, arb_poly, ctx, fmpq
 
 from tallyveil.accounting import (
     ZCDP,
@@ -65,33 +73,24 @@ from tallyveil.accounting import (
 )
 from tallyveil.errors import TallyveilError
 
-MOST_ATOMS = 4000
+MOST_ATOMS = 1 << 17  # losses of a table
+MOST_PAIRS = 1 << 19  # sums of two losses that are looked at
+MOST_FORMS = 1 << 14  # losses at each of which a closed form is asked
+FAR = 60.0  # nats below the least delta from which probabilities are left out
+PRECISIONS = (400, 1600, 6400, 25600)  # bits, until a value has 13 digits
+SCALE = arb(2) ** 110  # losses that agree to one over this are one
 MOST_NODES = 40_000
 SPACING = 0.01  # of the trapezoid rule for a transform, which must not alias at the highest frequency
+LEAST_OF_PEER = 1e-9  # delta below which the peer says nothing: its masses are right to about 1e-11
+MOST_LOSS = 500.0  # largest loss for which the peer is asked: its arrays have 10,000 places for each unit
+LONGEST = 120.0  # seconds of the bounds of a composition
+MOST_MEMORY = 4 << 30
 
-Atoms = list[tuple[Any, Any]]
+Atoms = list[tuple[arb, arb]]
+Known = TypeVar("Known")
 
-PRV = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-from prv_accountant import PRVAccountant
-from prv_accountant import privacy_random_variables as prv
-makers = {
-    "gaussian": lambda z: prv.GaussianMechanism(noise_multiplier=z),
-    "laplace": lambda mu: prv.LaplaceMechanism(mu=mu),
-    "sampled": lambda q, z: prv.PoissonSubsampledGaussianMechanism(sampling_probability=q, noise_multiplier=z),
-}
-for line in sys.stdin:
-    parts, delta = json.loads(line)
-    try:
-        counts = [n for _, _, n in parts]
-        accountant = PRVAccountant(
-            prvs=[makers[kind](*args) for kind, args, _ in parts],
-            max_self_compositions=counts, eps_error=0.01, delta_error=delta * 1e-3)
-        print(json.dumps([float(x) for x in accountant.compute_epsilon(delta, counts)]), flush=True)
-    except Exception as error:
-        print(json.dumps(f"{type(error).__name__}: {error}"[:100]), flush=True)
-"""
+UNKNOWN = arb(0).union(arb(1))
+BEST = ("balls", "contour", "peer", "none", "given up")
 
 
 def rounded(value: float) -> Fraction:
@@ -223,171 +222,281 @@ def ways_of(events: tuple[PrivacyEvent, ...], bounded: bool) -> list[list[Privac
     return ways
 
 
-def number(value: Fraction | int) -> Any:
-    """An exact number in mpmath."""
+def number(value: Fraction | int | float) -> arb:
+    """An exact number as a ball."""
     exact = Fraction(value)
-    return mpf(exact.numerator) / exact.denominator
+    return arb(fmpq(exact.numerator, exact.denominator))
 
 
-def atoms_of(event: PrivacyEvent, added: bool = False) -> Atoms | None:  # noqa: PLR0911 (one return a kind)
-    """Values and probabilities of one finite (or cut) loss, once for each answer; None if it is not finite."""
+def on_lattice(event: PrivacyEvent, least: float) -> tuple[Fraction | arb, Fraction | arb, list[arb]] | None:
+    """The loss of one answer as a lattice: its least value, the step, and the probabilities; None if it has none.
+
+    Losses of Gaussian noise with probabilities far below `least` are left out. So are failures.
+    """
     match event:
-        case PoissonSampled():
-            inner = atoms_of(event.event)
-            if inner is None:
-                return None
-            q = number(event.probability)
-            # Masses under Q, the law without the record.
-            without = [(log(1 - q + q * exp(loss)), mass * exp(-loss)) for loss, mass in inner]
-            return [(-loss, mass) if added else (loss, mass * exp(loss)) for loss, mass in without]
-        case RepeatAndSelect() | PoissonRepeatAndSelect():
-            return selected_atoms(event)
-        case RandomizedResponse():
-            e, k = number(event.epsilon), event.options
-            whole = exp(e) + k - 1
-            return [(e, exp(e) / whole), (mpf(0), (k - 2) / whole), (-e, 1 / whole)]
-        case ApproximateDP():
-            e, d = number(event.epsilon), number(event.delta)
-            return [(mp.inf, d), (e, (1 - d) / (1 + exp(-e))), (-e, (1 - d) / (1 + exp(e)))]
-        case DiscreteLaplace():
-            a, k = exp(-1 / number(event.scale)), event.sensitivity
-            shares = [1 if j == 0 else a**k if j == k else (1 - a) * a**j for j in range(k + 1)]
-            return [((k - 2 * j) / number(event.scale), share / (1 + a)) for j, share in enumerate(shares)]
-        case DiscreteGaussian():
-            v, k = number(event.variance), event.sensitivity
-            reach = int(40 * math.sqrt(event.variance)) + 2 + k
+        case RandomizedResponse(e, k):
+            odds = number(e).exp()
+            whole = odds + k - 1
+            return -e, e, [1 / whole, (k - 2) / whole, odds / whole]
+        case ApproximateDP(e, d):
+            odds, held = number(e).exp(), number(1 - d)
+            return -e, 2 * e, [held / (1 + odds), held * odds / (1 + odds)]
+        case DiscreteLaplace(scale, k):
+            a = (-1 / number(scale)).exp()
+            shares = [arb(1), *((1 - a) * a**j for j in range(1, k)), a**k]
+            return -k / scale, 2 / scale, [share / (1 + a) for share in reversed(shares)]
+        case DiscreteGaussian(v, k):
+            reach = int(math.sqrt(v * 2 * (FAR - math.log(least)))) + 2
             if reach > MOST_ATOMS:
                 return None
-            weights = {x: exp(-x * x / (2 * v)) for x in range(-reach, reach + 1)}
-            total = sum(weights.values())
-            return [((k * k + 2 * k * x) / (2 * v), weight / total) for x, weight in weights.items()]
+            unit = number(-1 / (2 * v))
+            half = [(unit * (x * x)).exp() for x in range(reach + 2)]
+            # Beyond the end at most a geometric series, or nothing.
+            rest = half.pop() / (1 - (unit * (2 * reach + 3)).exp())
+            total = 1 + 2 * (sum(half[1:], arb(0)) + arb(0).union(rest))
+            weights = [weight / total for weight in half]
+            return (k * k - 2 * k * reach) / (2 * v), k / v, weights[:0:-1] + weights
         case _:
             return None
 
 
-def selected_atoms(event: RepeatAndSelect | PoissonRepeatAndSelect) -> Atoms:
+def answers_on_lattice(event: PrivacyEvent, least: float) -> Atoms | None:
+    """The losses of all answers of an event that lie on a lattice."""
+    law = on_lattice(event, least)
+    if law is None:
+        return None
+    low, step, masses = law
+    n, total, start = event.multiplicity, arb_poly([1]), 0  # type: ignore[union-attr]
+    for _ in range(n):
+        total = total * arb_poly(masses)
+        coefficients = total.coeffs()
+        far = [i for i, mass in enumerate(coefficients) if mass.upper() > least * math.exp(-FAR)]
+        if len(far) > MOST_ATOMS:
+            return None
+        start += far[0]
+        total = arb_poly(coefficients[far[0] : far[-1] + 1])
+    return [
+        (number(n * low + (start + i) * step), mass.nonnegative_part())
+        for i, mass in enumerate(total.coeffs())
+    ]
+
+
+def sampled_atoms(event: PoissonSampled, added: bool, least: float) -> Atoms | None:
+    """The losses of one sample of few losses."""
+    inner = answers_on_lattice(event.event, least)
+    if inner is None:
+        return None
+    q = number(event.probability)
+    # Masses under Q, the law without the record.
+    without = [(1 + q * loss.expm1(), mass * (-loss).exp()) for loss, mass in inner]
+    return [(-ratio.log(), mass) if added else (ratio.log(), mass * ratio) for ratio, mass in without]
+
+
+def selected_atoms(event: RepeatAndSelect | PoissonRepeatAndSelect, least: float) -> Atoms | None:
     """The exact law of the best result of a finite mechanism, whose results are better the larger their loss is."""
-    inner = combined([event.event], False)
-    assert inner is not None
+    inner = answers_on_lattice(event.event, least)
+    if inner is None:
+        return None
     if isinstance(event, PoissonRepeatAndSelect):
         mean = number(event.mean)
-        generating = lambda x: exp(mean * (x - 1))  # noqa: E731
+        generating = lambda x: (mean * (x - 1)).exp()  # noqa: E731
     else:
         gamma, eta = number(event.gamma), number(event.eta)
         generating = (
             (lambda x: ((1 - (1 - gamma) * x) ** -eta - 1) / (gamma**-eta - 1))
-            if eta
-            else (lambda x: log(1 - (1 - gamma) * x) / log(gamma))
+            if event.eta
+            else (lambda x: (1 - (1 - gamma) * x).log() / gamma.log())
         )
-    first = second = mpf(0)
-    none = generating(mpf(0))
-    atoms = [(mpf(0), none)] if none else []
-    with mp.workdps(200):
-        for loss, mass in sorted(inner, key=lambda atom: atom[0]):
-            after = first + mass, second + mass * exp(-loss)
-            mine, yours = (
-                generating(min(end, mpf(1))) - generating(begin)
-                for begin, end in zip((first, second), after, strict=True)
-            )
-            first, second = after
-            atoms.append((log(mine / yours), mine))
+    first = second = arb(0)
+    atoms = [(arb(0), generating(arb(0)))] if isinstance(event, PoissonRepeatAndSelect) else []
+    for loss, mass in inner:
+        after = first + mass, second + mass * (-loss).exp()
+        mine, yours = (
+            generating(end) - generating(begin) for begin, end in zip((first, second), after, strict=True)
+        )
+        first, second = after
+        if mass > 0:
+            atoms.append(((mine / yours).log(), mine))
     return atoms
 
 
-def normal_delta(mu: Any, epsilon: Any) -> Any:
+@cache
+def atoms_of(event: PrivacyEvent, added: bool, least: float, bits: int) -> Atoms | None:
+    """Losses and probabilities of all answers of an event, without failures; None if they are not listed."""
+    del bits  # the precision at which they were made
+    match event:
+        case PoissonSampled():
+            one = sampled_atoms(event, added, least)
+        case RepeatAndSelect() | PoissonRepeatAndSelect():
+            one = selected_atoms(event, least)
+        case _:
+            return answers_on_lattice(event, least)
+    return None if one is None else summed([one] * event.multiplicity)
+
+
+def summed(laws: Sequence[Atoms]) -> Atoms | None:
+    """Every sum of losses; None if there are too many."""
+    total: Atoms = [(arb(0), arb(1))]
+    for law in laws:
+        if len(total) * len(law) > MOST_PAIRS:
+            return None
+        following: dict[Any, tuple[arb, arb]] = {}
+        for loss, mass in total:
+            for more, share in law:
+                value = loss + more
+                key = (value * SCALE).mid().floor().unique_fmpz()
+                old = following.get(key)
+                # Equal but for rounding: a ball that holds both.
+                following[key] = (
+                    (value, mass * share) if old is None else (value.union(old[0]), old[1] + mass * share)
+                )
+        total = list(following.values())
+    return total if len(total) <= MOST_ATOMS else None
+
+
+def normal_delta(mu: arb, epsilon: arb) -> arb:
     """Delta of one normal answer."""
-
-    def below(z: Any) -> Any:
-        return erfc(-z / sqrt(mpf(2))) / 2
-
-    return below(mu / 2 - epsilon / mu) - exp(epsilon) * below(-mu / 2 - epsilon / mu)
+    root = arb(2).sqrt()
+    first, second = (((epsilon / mu + side * mu / 2) / root).erfc() / 2 for side in (-1, 1))
+    return first - epsilon.exp() * second
 
 
-def laplace_delta(most: Any, epsilon: Any) -> Any:
+def laplace_delta(most: arb, epsilon: arb) -> arb:
     """Delta of one Laplace answer."""
-    return max(mpf(0), 1 - exp(epsilon)) if abs(epsilon) >= most else 1 - exp((epsilon - most) / 2)
+    if epsilon > most:
+        return arb(0)
+    return -epsilon.expm1() if epsilon < -most else -((epsilon - most) / 2).expm1()
 
 
-def sampled(base: Callable[[Any], Any], q: Any, added: bool) -> Callable[[Any], Any]:
+def sampled(base: Callable[[arb], arb], q: arb, added: bool) -> Callable[[arb], arb]:
     """Delta of one sample, from that of the mechanism on it."""
 
-    def delta(epsilon: Any) -> Any:
-        odds = exp(-epsilon if added else epsilon)
+    def delta(epsilon: arb) -> arb:
+        odds = (-epsilon if added else epsilon).exp()
         inner = (odds - 1 + q) / q
-        removed = 1 - odds if inner <= 0 else q * base(log(inner))
+        removed = q * base(inner.log()) if inner > 0 else 1 - odds
         return 1 - 1 / odds + removed / odds if added else removed
 
     return delta
 
 
-def other_delta(events: list[PrivacyEvent], added: bool) -> Callable[[Any], Any] | None:
-    """Delta of the losses that are not finite, if they have a closed form together."""
-    if all(isinstance(event, Gaussian) for event in events):
-        mu = sqrt(
-            number(
-                sum((e.mu_squared * e.multiplicity for e in events if isinstance(e, Gaussian)), Fraction(0))
-            )
-        )
-        return (lambda e: normal_delta(mu, e)) if events else (lambda e: max(mpf(0), 1 - exp(e)))
+def other_delta(events: list[PrivacyEvent], added: bool) -> Callable[[arb], arb] | None:
+    """Delta of the losses that are not listed, if they have a closed form together."""
+    if events and all(isinstance(event, Gaussian) for event in events):
+        mu = number(sum(e.mu_squared * e.multiplicity for e in events)).sqrt()  # type: ignore[union-attr, misc]
+        return partial(normal_delta, mu)
     if len(events) > 1 or events[0].multiplicity > 1:  # type: ignore[union-attr]
         return None
-    event = events[0]
-    if isinstance(event, Laplace):
-        return lambda e: laplace_delta(number(event.epsilon), e)
-    if not isinstance(event, PoissonSampled):
-        return None
-    inner = event.event
-    if isinstance(inner, Gaussian):
-        return sampled(
-            lambda e: normal_delta(sqrt(number(inner.mu_squared)), e), number(event.probability), added
-        )
-    assert isinstance(inner, Laplace)
-    return sampled(lambda e: laplace_delta(number(inner.epsilon), e), number(event.probability), added)
-
-
-def combined(events: list[PrivacyEvent], added: bool) -> Atoms | None:
-    """Every combination of finite losses; None if there are too many."""
-    total: dict[Any, Any] = {mpf(0): mpf(1)}
-    for event in events:
-        one = atoms_of(event, added)
-        assert one is not None
-        for _ in range(event.multiplicity):  # type: ignore[union-attr]
-            if len(total) * len(one) > 10 * MOST_ATOMS:
-                return None
-            following: dict[Any, Any] = {}
-            for loss, mass in total.items():
-                for more, share in one:
-                    key = mp.nstr(loss + more, 30)
-                    old = following.get(key, (loss + more, mpf(0)))
-                    following[key] = (old[0], old[1] + mass * share)
-            total = dict(following.values())
-    return list(total.items()) if len(total) <= MOST_ATOMS else None
-
-
-def exact_delta(events: list[PrivacyEvent]) -> Callable[[Any], Any] | None:
-    """Delta in mpmath; None if no sum of closed forms gives it."""
-    finite = [event for event in events if is_finite(event)]
-    others = [event for event in events if not is_finite(event)]
-    parts = []
-    for added in (False, True):
-        base, atoms = other_delta(others, added), combined(finite, added)
-        if base is None or atoms is None:
+    match events[0]:
+        case PoissonSampled(Gaussian() as inner, q):
+            return sampled(partial(normal_delta, number(inner.mu_squared).sqrt()), number(q), added)
+        case PoissonSampled(Laplace() as inner, q):
+            return sampled(partial(laplace_delta, number(inner.epsilon)), number(q), added)
+        case _:
             return None
-        parts.append((base, atoms))
 
-    def delta(epsilon: Any) -> Any:
-        return max(
-            mp.fsum(mass * (1 if loss == mp.inf else base(epsilon - loss)) for loss, mass in atoms if mass)
-            for base, atoms in parts
-        )
 
-    return delta
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Losses in rising order, and sums over all from each on.
+
+    Attributes:
+        places: The losses.
+        first, half, second: Sums of p, of p exp(-loss / 2) and of p exp(-loss).
+    """
+
+    places: list[arb]
+    first: list[arb]
+    half: list[arb]
+    second: list[arb]
+
+    @classmethod
+    def of(cls, atoms: Atoms) -> "Listed":
+        """The sums."""
+        ordered = sorted(((loss.mid(), loss, mass) for loss, mass in atoms), key=lambda atom: atom[0])
+        sums: list[list[arb]] = [[arb(0)], [arb(0)], [arb(0)]]
+        for _, loss, mass in reversed(ordered):
+            root = (-loss / 2).exp()
+            for total, term in zip(sums, (mass, mass * root, mass * root * root), strict=True):
+                total.append(total[-1] + term)
+        return cls([place for place, _, _ in ordered], *(total[::-1] for total in sums))
+
+    def delta(self, x: arb, most: arb | None) -> arb:
+        """Delta at x, of the losses alone or with those of one Laplace answer, which are at most `most`.
+
+        On which side of an end a loss counts that rounding does not tell from it changes less than the ball's radius.
+        """
+        if most is None:
+            i = bisect(self.places, x.mid())
+            return self.first[i] - x.exp() * self.second[i]
+        i, j = (bisect(self.places, (x + side * most).mid()) for side in (-1, 1))
+        between = self.first[i] - self.first[j] - ((x - most) / 2).exp() * (self.half[i] - self.half[j])
+        return between + self.first[j] - x.exp() * self.second[j]
+
+
+Base = Callable[[arb], arb] | tuple[Listed, arb | None]
+"""Delta of the losses that are not in the first list: a closed form, or another list and the largest Laplace loss."""
 
 
 @cache
-def is_finite(event: PrivacyEvent) -> bool:
-    """Whether the losses of an event are listed."""
-    return atoms_of(event) is not None
+def laws_of(
+    events: tuple[PrivacyEvent, ...], added: bool, least: float, bits: int
+) -> tuple[arb, Atoms, Base] | None:
+    """The probability of failures and a composition in two parts; None where these cannot be listed."""
+    fails = -sum(
+        (e.multiplicity * (-number(e.delta)).log1p() for e in events if isinstance(e, ApproximateDP)), arb(0)
+    ).expm1()
+    listed: list[Atoms] = []
+    others: list[PrivacyEvent] = []
+    for event in events:
+        atoms = atoms_of(event, added, least, bits)
+        if atoms is None:
+            others.append(event)
+        else:
+            listed.append(atoms)
+    most = None
+    match others:
+        case [Laplace(multiplicity=1) as event]:
+            most = number(event.epsilon)
+        case [_, *_]:
+            base, total = other_delta(others, added), summed(listed)
+            return None if base is None or total is None or len(total) > MOST_FORMS else (fails, total, base)
+    halves: tuple[list[Atoms], list[Atoms]] = ([], [])
+    for atoms in sorted(listed, key=len, reverse=True):
+        min(halves, key=lambda half: math.prod(map(len, half))).append(atoms)
+    left, right = map(summed, halves)
+    return None if left is None or right is None else (fails, left, (Listed.of(right), most))
+
+
+def ball_delta(events: tuple[PrivacyEvent, ...], epsilon: float, least: float) -> arb | None:
+    """Delta as a ball that holds it; None if the losses are not listed, but for one with a closed form."""
+    worst = arb(0)
+    directions = (False, True) if any(isinstance(event, PoissonSampled) for event in events) else (False,)
+    for added in directions:
+        delta = arb(0)
+        for bits in PRECISIONS:
+            ctx.prec = bits
+            laws = laws_of(events, added, least, bits)
+            if laws is None:
+                return None
+            delta = _delta_of(*laws, number(epsilon))
+            if delta.rad() < 1e-13 * abs(delta.mid()) or delta.upper() < 1e-3 * least:
+                break
+        worst = worst.max(delta)
+    return worst
+
+
+def _delta_of(fails: arb, atoms: Atoms, base: Base, epsilon: arb) -> arb:
+    held = sum((mass for _, mass in atoms), arb(0))
+    if callable(base):
+        delta = sum((mass * base(epsilon - loss) for loss, mass in atoms), arb(0))
+    else:
+        listed, most = base
+        delta = sum((mass * listed.delta(epsilon - loss, most) for loss, mass in atoms), arb(0))
+        held *= listed.first[0]
+    # What is not listed has a loss above epsilon, or not.
+    missing = (1 - fails - held).upper()
+    return fails + delta + (arb(0).union(missing) if missing > 0 else 0)
 
 
 def transform(event: PrivacyEvent, z: Any, added: bool) -> Any:
@@ -405,9 +514,9 @@ def transform(event: PrivacyEvent, z: Any, added: bool) -> Any:
             shares = [(0.0, 1 - q), (1.0, q)]
             return mixture_transform(shares, 1 / float(event.event.mu_squared), z, added)
         case _:
-            atoms = atoms_of(event, added)
+            atoms = atoms_of(finite_one(event), added, 1e-300, PRECISIONS[0])
             assert atoms is not None
-            return sum(float(mass) * np.exp(z * float(loss)) for loss, mass in atoms if loss != mp.inf)
+            return sum(float(mass) * np.exp(z * float(loss)) for loss, mass in atoms)
 
 
 def shares_of(event: MixtureOfGaussians) -> list[tuple[float, float]]:
@@ -490,70 +599,72 @@ def contour_delta(events: list[PrivacyEvent], epsilon: float) -> tuple[float, fl
     return max(value for value, _ in found) + fails, max(error for _, error in found) + 1e-12 * fails
 
 
-def by_pld(  # noqa: PLR0912 (one branch a kind)
-    events: tuple[PrivacyEvent, ...], delta: float | None, epsilon: float = 0.0, up: bool = True
-) -> float | None:
-    """Epsilon or delta by dp_accounting's privacy loss distributions with its defaults; None if it lacks an event."""
+@cache
+def by_pld(events: tuple[PrivacyEvent, ...], up: bool) -> Any:
+    """The composition as dp_accounting's privacy loss distribution with its defaults; None if it cannot have it."""
+    if sum(largest_loss(event) for event in events) > MOST_LOSS:
+        return None
     total: Any = None
-    ends: dict[str, Any] = {} if up else {"pessimistic_estimate": False}
     for event in events:
+        part = pld_of(event, up)
+        if part is None:
+            return None
         n = getattr(event, "multiplicity", 1)
-        match event:
-            case Gaussian():
-                one = pld.from_gaussian_mechanism(math.sqrt(event.variance), float(event.sensitivity), **ends)
-            case Laplace():
-                one = pld.from_laplace_mechanism(float(event.scale), float(event.sensitivity), **ends)
-            case DiscreteGaussian():
-                one = pld.from_discrete_gaussian_mechanism(
-                    math.sqrt(event.variance), event.sensitivity, **ends
-                )
-            case DiscreteLaplace():
-                one = pld.from_discrete_laplace_mechanism(1 / float(event.scale), event.sensitivity, **ends)
-            case RandomizedResponse():
-                k = event.options
-                one = pld.from_randomized_response(k / (k - 1 + math.exp(event.epsilon)), k, **ends)
-            case PoissonSampled():
-                inner, q = event.event, float(event.probability)
-                if isinstance(inner, Gaussian):
-                    one = pld.from_gaussian_mechanism(math.sqrt(inner.variance), sampling_prob=q, **ends)
-                elif isinstance(inner, Laplace):
-                    one = pld.from_laplace_mechanism(float(inner.scale), sampling_prob=q, **ends)
-                else:
-                    return None
-            case ApproximateDP() if not up:
-                continue  # it has no optimistic form; to leave it out is one
-            case ApproximateDP():
-                from dp_accounting.pld import common
-
-                one = pld.from_privacy_parameters(
-                    common.DifferentialPrivacyParameters(float(event.epsilon), float(event.delta))
-                )
-            case _:
-                return None
-        part = one.self_compose(n) if n > 1 else one
+        part = part.self_compose(n) if n > 1 else part
         total = part if total is None else total.compose(part)
-    if total is None:
-        return 0.0
-    return float(
-        total.get_epsilon_for_delta(delta) if delta is not None else total.get_delta_for_epsilon(epsilon)
-    )
+    return pld.identity(pessimistic_estimate=up) if total is None else total
 
 
-def for_prv(events: tuple[PrivacyEvent, ...]) -> list[Any] | None:
-    """The composition in the words of prv_accountant; None if it lacks an event."""
-    parts: list[Any] = []
-    for event in events:
-        match event:
-            case Gaussian():
-                parts.append(("gaussian", [1 / math.sqrt(event.mu_squared)], event.multiplicity))
-            case Laplace():
-                parts.append(("laplace", [float(event.epsilon)], event.multiplicity))
-            case PoissonSampled() if isinstance(event.event, Gaussian):
-                args = [float(event.probability), 1 / math.sqrt(event.event.mu_squared)]
-                parts.append(("sampled", args, event.multiplicity))
-            case _:
-                return None
-    return parts
+def largest_loss(event: Any) -> float:
+    """About the largest loss of all answers of an event, which its arrays reach."""
+    match event:
+        case PoissonSampled(inner, _, n):
+            return n * largest_loss(inner)
+        case Gaussian() | DiscreteGaussian():
+            mu = (
+                math.sqrt(event.mu_squared)
+                if isinstance(event, Gaussian)
+                else event.sensitivity / math.sqrt(event.variance)
+            )
+            return math.sqrt(event.multiplicity) * 10 * mu + event.multiplicity * mu * mu / 2
+        case DiscreteLaplace() | Laplace():
+            return float(event.multiplicity * event.sensitivity / event.scale)
+        case RandomizedResponse() | ApproximateDP():
+            return float(event.multiplicity * event.epsilon)
+        case _:
+            return 0.0
+
+
+def pld_of(event: PrivacyEvent, up: bool) -> Any:  # noqa: PLR0911 (one return a kind)
+    """One answer; None if dp_accounting has no such noise."""
+    ends: dict[str, Any] = {"pessimistic_estimate": up}
+    match event:
+        case Gaussian():
+            return pld.from_gaussian_mechanism(math.sqrt(event.variance), float(event.sensitivity), **ends)
+        case Laplace():
+            return pld.from_laplace_mechanism(float(event.scale), float(event.sensitivity), **ends)
+        case DiscreteGaussian():
+            return pld.from_discrete_gaussian_mechanism(math.sqrt(event.variance), event.sensitivity, **ends)
+        case DiscreteLaplace():
+            return pld.from_discrete_laplace_mechanism(1 / float(event.scale), event.sensitivity, **ends)
+        case RandomizedResponse(epsilon, k):
+            return pld.from_randomized_response(k / (k - 1 + math.exp(epsilon)), k, **ends)
+        case PoissonSampled(Gaussian() as inner, q):
+            deviation = 1 / math.sqrt(inner.mu_squared)
+            return pld.from_gaussian_mechanism(deviation, sampling_prob=float(q), **ends)
+        case PoissonSampled(Laplace() as inner, q):
+            return pld.from_laplace_mechanism(1 / float(inner.epsilon), sampling_prob=float(q), **ends)
+        case MixtureOfGaussians():
+            moves, shares = zip(*shares_of(event), strict=True)
+            return pld.from_mixture_gaussian_mechanism(
+                math.sqrt(event.variance), list(moves), list(shares), **ends
+            )
+        case ApproximateDP(epsilon, delta):
+            # It has no optimistic form; to leave it out is one.
+            stated = common.DifferentialPrivacyParameters(float(epsilon), float(delta))
+            return pld.from_privacy_parameters(stated) if up else pld.identity(pessimistic_estimate=False)
+        case _:
+            return None
 
 
 def attained(event: PrivacyEvent) -> PrivacyEvent:
@@ -591,60 +702,53 @@ ONE_SIDED = (
 """Events whose attained value lies between the bounds and is not enclosed tightly."""
 
 
-def truth(ways: list[list[PrivacyEvent]], epsilon: float, limit: float) -> tuple[str, float, float]:
-    """An independent delta at an epsilon, from both sides, and how it was found; within so many seconds."""
-    worst = ("", 0.0, 0.0)
+def truth(ways: list[list[PrivacyEvent]], least: float, epsilon: float) -> tuple[str, arb]:
+    """How an independent delta at an epsilon was found, and a ball that holds it, for the worst of all ways."""
+    worst = (BEST[0], arb(0))
+    for way in ways:
+        name, delta = _truth(tuple(way), least, epsilon)
+        worst = (max(worst[0], name, key=BEST.index), worst[1].max(delta))
+    return worst
+
+
+def within(limit: float, compute: Callable[[], Known], otherwise: Known) -> Known:
+    """What a function returns, or something else where it takes longer than so many seconds."""
     signal.setitimer(signal.ITIMER_VIRTUAL, limit)
     try:
-        for way in ways:
-            name, low, high = _truth(way, epsilon)
-            worst = (max(worst[0], name), max(worst[1], low), max(worst[2], high))
-    except (TimeoutError, ZeroDivisionError):
-        # Too slow, or probabilities below the digits of mpmath.
-        return "given up", 0.0, 1.0
+        return compute()
+    except (TimeoutError, MemoryError):
+        return otherwise
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return worst
 
 
 def _give_up(number: int, frame: object) -> None:
     raise TimeoutError
 
 
-def _truth(events: list[PrivacyEvent], epsilon: float) -> tuple[str, float, float]:
-    with mp.workdps(50):
-        exact = exact_delta(events)
-        if exact is not None:
-            delta = exact(number(Fraction(epsilon)))
-            error = mpf(10) ** -33
-            # Where it is tiny, the sum of closed forms has lost digits.
-            if delta > mpf(10) ** -30:
-                return "mpmath", float(delta - error) * (1 - 1e-13), float(delta + error) * (1 + 1e-13)
-            mp.dps = 400
-            delta = exact_delta(events)(number(Fraction(epsilon)))  # type: ignore[misc]
-            return "mpmath", float(delta) * (1 - 1e-13), float(delta) * (1 + 1e-13) + 5e-324
-    found = contour_delta(events, epsilon)
-    if found is not None:
-        value, error = found
-        return "contour", value * (1 - 1e-6) - error, value * (1 + 1e-6) + error
-    try:
-        optimistic, pessimistic = (by_pld(tuple(events), None, epsilon, up) for up in (False, True))
-    except (OverflowError, MemoryError):
-        # The peer has no such large losses, and no arrays for such wide noise.
-        return "none", 0.0, 1.0
-    if optimistic is None or pessimistic is None:
-        return "none", 0.0, 1.0
-    return "peer", optimistic * (1 - 1e-6) - 1e-11, pessimistic * (1 + 1e-6) + 1e-11
+def between(low: float, high: float) -> arb:
+    """A ball that holds two numbers, of which neither is below 0."""
+    return arb(max(low, 0.0)).union(arb(high))
 
 
-def rows(
-    count: int, peers: bool, prv: str | None, share: tuple[int, int], limit: float
-) -> Iterator[dict[str, Any]]:
+def _truth(events: tuple[PrivacyEvent, ...], least: float, epsilon: float) -> tuple[str, arb]:
+    delta = ball_delta(events, epsilon, least)
+    if delta is not None:
+        return "balls", delta
+    contour = contour_delta(list(events), epsilon)
+    if contour is not None:
+        value, error = contour
+        return "contour", between(value * (1 - 1e-6) - error, value * (1 + 1e-6) + error)
+    laws = (by_pld(events, False), by_pld(events, True)) if least >= LEAST_OF_PEER else (None,)
+    if None in laws:
+        return "none", UNKNOWN
+    low, high = (float(law.get_delta_for_epsilon(epsilon)) for law in laws)
+    return "peer", between(low * (1 - 1e-6) - 1e-11, high * (1 + 1e-6) + 1e-11)
+
+
+def rows(count: int, peers: bool, share: tuple[int, int], limit: float) -> Iterator[dict[str, Any]]:
     """One row a composition, of those whose number leaves the first number if it is divided by the second."""
     draw, (part, parts) = random.Random(20), share
-    child = None
-    if prv:
-        child = subprocess.Popen([prv, "-c", PRV], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for index in range(count):
         neighbours, events, delta = drawn(draw)
         if index % parts != part:
@@ -655,117 +759,106 @@ def rows(
             "kinds": sorted({type(event).__name__ for event in events}),
             "delta": float(delta),
         }
+        for cached in (atoms_of, laws_of, by_pld):
+            cached.cache_clear()
         start = time.process_time()
+        both = not any(isinstance(event, ONE_SIDED) for event in events)
         try:
             guarantee = compose(*events, neighbours=neighbours)
-            ours = guarantee.epsilon(delta)
-            row |= {"lower": ours.lower, "upper": ours.upper, "engine": guarantee.engines}
+            ours = within(LONGEST, partial(guarantee.epsilon, delta), None)
+            middle = time.process_time()
+            row["seconds"] = middle - start
+            if ours is None:
+                row["refused"] = f"longer than {LONGEST:g} s"
+            else:
+                row |= {
+                    "lower": ours.lower,
+                    "upper": ours.upper,
+                    "engine": guarantee.engines,
+                    "two_sided": both,
+                }
+                row["checks"] = checks(
+                    ways_of(events, neighbours == "bounded"), guarantee, (ours, delta), both, limit
+                )
+                row["seconds_checks"] = time.process_time() - middle
         except TallyveilError as error:
-            row["refused"] = f"{error.code}: {error}"
-        middle = time.process_time()
-        row["seconds"] = middle - start
-        if "refused" not in row:
-            ways = ways_of(events, neighbours == "bounded")
-            row["checks"] = checks(
-                partial(truth, ways, limit=limit),
-                guarantee,
-                ours,
-                delta,
-                not any(isinstance(e, ONE_SIDED) for e in events),
-            )
-        row["seconds_checks"] = time.process_time() - middle
+            row |= {"refused": f"{error.code}: {error}", "seconds": time.process_time() - start}
         if peers:
             begin = time.process_time()
-            row["pld"] = by_pld(events, float(delta))
+            law = within(limit, partial(by_pld, events, True), None)
+            row["pld"] = None if law is None else float(law.get_epsilon_for_delta(float(delta)))
             row["seconds_pld"] = time.process_time() - begin
-        words = for_prv(events)
-        if child is not None and words is not None:
-            assert child.stdin is not None
-            assert child.stdout is not None
-            child.stdin.write(json.dumps([words, float(delta)]) + "\n")
-            child.stdin.flush()
-            row["prv"] = json.loads(child.stdout.readline())
         yield row
 
 
 def checks(
-    known: Callable[[float], tuple[str, float, float]], guarantee: Any, ours: Any, delta: Fraction, both: bool
+    ways: list[list[PrivacyEvent]], guarantee: Any, claim: tuple[Any, Fraction], both: bool, limit: float
 ) -> list[dict[str, Any]]:
     """Independent values of delta beside the certified bounds: at the epsilons claimed, and close to them."""
+    epsilon, delta = claim
+    below = 0.9 * epsilon.upper if math.isfinite(epsilon.upper) and epsilon.upper > 0 else 1.0
+    asked = [("upper", epsilon.upper), ("lower", epsilon.lower), ("delta", below)]
     found = []
-    if math.isfinite(ours.upper):
-        way, low, _ = known(ours.upper)
-        found.append(
-            {
-                "what": "upper",
-                "way": way,
-                "inside": bool(low <= float(delta) * (1 + 1e-12)),
-                "value": float(low),
-            }
+    for what, place in asked:
+        if not math.isfinite(place) or (what == "lower" and not (both and place > 0)):
+            continue
+        compute = partial(truth, ways, float(delta), place)
+        way, value = within(limit, compute, ("given up", UNKNOWN))
+        bounds = guarantee.delta(place) if what == "delta" else None
+        most = number(delta) if bounds is None else arb(bounds.upper)
+        least = number(delta) if bounds is None else arb(bounds.lower)
+        above, under = value.lower() > most, value.upper() < least
+        inside = (
+            not above
+            if what == "upper"
+            else not under
+            if what == "lower"
+            else not (above or (both and under))
         )
-        if both and ours.lower > 0:
-            way, _, high = known(ours.lower)
-            found.append(
-                {
-                    "what": "lower",
-                    "way": way,
-                    "inside": bool(high >= float(delta) * (1 - 1e-12)),
-                    "value": float(high),
-                }
-            )
-    epsilon = 0.9 * ours.upper if math.isfinite(ours.upper) and ours.upper > 0 else 1.0
-    way, low, high = known(epsilon)
-    bounds = guarantee.delta(epsilon)
-    inside = low <= bounds.upper and (bounds.lower <= high or not both)
-    found.append(
-        {
-            "what": "delta",
-            "way": way,
-            "inside": bool(inside),
-            "value": [float(low), float(high)],
-            "epsilon": epsilon,
-        }
-    )
-    found[-1] |= {"lower": bounds.lower, "upper": bounds.upper}
+        found.append({"what": what, "way": way, "inside": inside, "epsilon": place, "value": value.str(20)})
     return found
 
 
-def summary(path: Path) -> None:  # noqa: PLR0912 (one part a line)
-    """Print where the others are below the truth, or more than one per cent above it."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+def summary(paths: list[Path]) -> None:
+    """Print what was found, and where the peer is below the truth, or more than one per cent above it."""
+    rows = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
     checked = [check for row in rows for check in row.get("checks", [])]
-    ways = [check["way"] for check in checked]
-    print(f"{len(rows)} compositions; {sum(not c['inside'] for c in checked)} values outside of bounds")
+    print(
+        f"{len(rows)} compositions; {sum(not c['inside'] for c in checked)} of {len(checked)} values outside of bounds"
+    )
     for row in rows:
         if "refused" in row:
             print(f"  refused: {row['refused'][:200]}: {'; '.join(row['events'])}")
         elif not all(check["inside"] for check in row["checks"]):
             print(f"  outside: {_shown(row)}: {[check for check in row['checks'] if not check['inside']]}")
-    widths: dict[str, list[float]] = {}
+    widths: dict[str, list[tuple[float, str]]] = {}
     for row in rows:
         if "upper" in row and math.isfinite(row["upper"]):
             width = (row["upper"] - row["lower"]) / max(1.0, row["upper"])
-            widths.setdefault(" ".join(row["engine"]), []).append(width)
+            name = " ".join(row["engine"]) + ("" if row["two_sided"] else ", a mechanism from below")
+            widths.setdefault(name, []).append((width, _shown(row)))
     for engine, values in sorted(widths.items()):
-        print(f"  {engine}: {len(values)}, median width {np.median(values):.1e}, largest {max(values):.1e}")
-    print(f"seconds {sum(row['seconds'] for row in rows):.0f}")
-    print({way: ways.count(way) for way in sorted(set(ways))})
-    for name in ("pld", "prv"):
-        known = [row for row in rows if isinstance(row.get(name), float | list)]
-        refused = [row for row in rows if isinstance(row.get(name), str)]
-        print(f"{name}: {len(known)} computed, {len(refused)} errors")
-        for row in known:
-            found = row[name] if name == "pld" else row[name][2]
-            if found < row["lower"]:
-                print(f"  BELOW by {row['lower'] - found:.2e}: {_shown(row)}")
-            elif found > 1.01 * row["upper"] + 1e-3:
-                print(f"  above by {found - row['upper']:.2e}: {_shown(row)}")
-        if name == "prv":
-            for row in known:
-                if row[name][0] > row["upper"]:
-                    print(f"  its lower bound is above by {row[name][0] - row['upper']:.2e}: {_shown(row)}")
-        for row in refused:
-            print(f"  {row[name]}: {_shown(row)}")
+        plain, (widest, where) = [width for width, _ in values], max(values)
+        print(
+            f"  {engine}: {len(values)}, median width {np.median(plain):.1e}, largest {widest:.1e}: {where}"
+        )
+    seconds = [row["seconds"] for row in rows]
+    print(f"seconds {sum(seconds):.0f}, median {np.median(seconds):.3f}, largest {max(seconds):.1f}")
+    print(f"seconds of the checks {sum(row.get('seconds_checks', 0) for row in rows):.0f}")
+    print(Counter(check["way"] for check in checked))
+    best = [
+        min(map(BEST.index, (check["way"] for check in row.get("checks", []))), default=-1) for row in rows
+    ]
+    print(
+        "compositions by their best way:", Counter(BEST[place] if place >= 0 else "refused" for place in best)
+    )
+    known = [row for row in rows if isinstance(row.get("pld"), float) and "upper" in row]
+    print(f"dp_accounting: {len(known)} computed in {sum(row['seconds_pld'] for row in known):.0f} s")
+    for row in known:
+        if row["pld"] < row["lower"]:
+            print(f"  BELOW by {row['lower'] - row['pld']:.2e}: {_shown(row)}")
+        elif row["pld"] > 1.01 * row["upper"] + 1e-3:
+            print(f"  above by {row['pld'] - row['upper']:.2e}: {_shown(row)}")
 
 
 def _shown(row: dict[str, Any]) -> str:
@@ -776,22 +869,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--peers", action="store_true", help="compute each also by dp_accounting")
-    parser.add_argument("--prv")
     parser.add_argument("--out", type=Path, default=Path("accounting_random.jsonl"))
     parser.add_argument("--part", default="0/1", help="0/2 and 1/2 share the work between two processes")
     parser.add_argument("--limit", type=float, default=10.0, help="seconds of an independent value")
-    parser.add_argument("--summary", type=Path)
+    parser.add_argument("--summary", type=Path, nargs="+")
     arguments = parser.parse_args()
     if arguments.summary:
         summary(arguments.summary)
         return
     warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
     np.seterr(all="ignore")
     signal.signal(signal.SIGVTALRM, _give_up)
+    # The peer's arrays may be of any size.
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     wrong = 0
     with arguments.out.open("w") as file:
         part, parts = map(int, arguments.part.split("/"))
-        for row in rows(arguments.count, arguments.peers, arguments.prv, (part, parts), arguments.limit):
+        for row in rows(arguments.count, arguments.peers, (part, parts), arguments.limit):
             file.write(json.dumps(row) + "\n")
             file.flush()
             wrong += not all(check["inside"] for check in row.get("checks", []))
