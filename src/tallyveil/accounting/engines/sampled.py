@@ -35,7 +35,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -1151,6 +1151,12 @@ def _halves_in_floats(loss: SampledLoss, tilt: float) -> tuple[Floats, Floats]:
     return np.concatenate([grown, -grown, [0.0]]), np.concatenate(exponents)
 
 
+@cache
+def _coarse_rule() -> tuple[Floats, Floats]:
+    """Places and weights of a Gauss-Legendre rule in floats, which take a hundredth of a second to compute."""
+    return np.polynomial.legendre.leggauss(64)
+
+
 def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
     """Logarithms of probabilities under Q, and the losses b, in floats and on a coarse rule."""
     match loss.base:
@@ -1167,7 +1173,7 @@ def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
             return logs - math.log1p(math.exp(-rate)), (2 * j - k) * rate
         case ExponentialLoss(epsilon):
             whole = float(epsilon)
-            nodes, weights = np.polynomial.legendre.leggauss(64)
+            nodes, weights = _coarse_rule()
             x = whole * (1 + nodes) / 2
             ends = np.array([-math.log(2), -math.log(2) - whole])
             density = np.log(whole / 4 * weights) - x
