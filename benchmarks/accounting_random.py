@@ -83,7 +83,7 @@ MOST_NODES = 40_000
 SPACING = 0.01  # of the trapezoid rule for a transform, which must not alias at the highest frequency
 LEAST_OF_PEER = 1e-9  # delta below which the peer says nothing: its masses are right to about 1e-11
 MOST_LOSS = 500.0  # largest loss for which the peer is asked: its arrays have 10,000 places for each unit
-LONGEST = 120.0  # seconds of the bounds of a composition
+LONGEST = 10.0  # seconds of the bounds of a composition
 MOST_MEMORY = 4 << 30
 
 Atoms = list[tuple[arb, arb]]

@@ -147,7 +147,8 @@ def _root(engine: LossEngine, epsilon: float, target: Bounds, ceiling: float) ->
         else:
             high = epsilon
         slope = _slope(epsilon, _middle(tails.log_second), middle)
-        wanted = _step(epsilon, middle, aim, slope)
+        # Where delta is flat the step has no end: between the two losses of noise that protects nobody, for example.
+        wanted = min(_step(epsilon, middle, aim, slope), 2 * epsilon + 1)
         # The bracket keeps Newton's steps from leaving, and takes over where they are slow.
         if not low < wanted < high or (attempt >= _NEWTON_STEPS and math.isfinite(high)):
             wanted = (low + high) / 2 if math.isfinite(high) else 2 * epsilon + 1

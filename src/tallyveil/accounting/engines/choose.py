@@ -463,7 +463,8 @@ def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | No
     if engine is None:
         return None
     values, log_chances = table.logarithms()
-    return Conditioned(values, log_chances, table.slip, engine, _chord(law), table.log_cut())
+    # Between the values delta bends as that of the others does.
+    return Conditioned(values, log_chances, table.slip, engine, _chord(rest), table.log_cut())
 
 
 def _far_apart(law: Law, width: float) -> Conditioned | None:

@@ -45,6 +45,10 @@ from tallyveil.noise.balls import precision, rational
 # sixteenth digit alone; below about 1 unit, the bounds would not be certain.
 _SLACK = 1e-15
 
+_NEGLIGIBLE = 45.0
+"""Minus the logarithm of the probability of a value, relative to what is known of delta, from which it is left out of
+the sum and added to the upper bound: 3e-20 widens no bound that floats show."""
+
 _CROSSING = 1e-9
 """By how much bounds from two engines may cross, relative to 1 + |ln delta|. Each engine rounds outwards, so that they
 should not cross at all. More than this is no rounding: logarithms are computed to about 1e-13."""
@@ -128,20 +132,36 @@ class Conditioned:
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon."""
         exact = [within_floats(epsilon) for epsilon in epsilons]
+        highest = max(chance.upper for chance in self.log_chances)
+        places = range(len(self.values))
+        likely = [i for i in places if self.log_chances[i].upper > highest - _NEGLIGIBLE]
+        known = self._over(exact, likely, -math.inf)
+        others = [i for i in places if i not in likely]
+        if not others:
+            return known
+        log_others = float(np.logaddexp.reduce([self.log_chances[i].upper for i in others])) + _SLACK
+        if log_others < known.lower.min() - _NEGLIGIBLE:
+            # No delta is above 1: so little more may be added, and the others' engine takes long at each value.
+            return self._over(exact, likely, log_others)
+        return self._over(exact, places, -math.inf)
+
+    def _over(self, exact: Sequence[Fraction], places: Sequence[int], log_more: float) -> ManyBounds:
+        """The same over some of the values; the logarithm of what all others add at most."""
+        values = [self.values[i] for i in places]
         # Delta falls with epsilon, so that a value that may be off is asked for at the safe side of it.
         lower, upper = (
-            self.rest.log_deltas([epsilon - a + side * self.slip for a in self.values for epsilon in exact])
+            self.rest.log_deltas([epsilon - a + side * self.slip for a in values for epsilon in exact])
             for side in (1, -1)
         )
-        shape = len(self.values), len(exact)
+        shape = len(values), len(exact)
         ends = []
         for logs, chances, side in (
-            (lower.lower, [chance.lower for chance in self.log_chances], -1),
-            (upper.upper, [chance.upper for chance in self.log_chances], 1),
+            (lower.lower, [self.log_chances[i].lower for i in places], -1),
+            (upper.upper, [self.log_chances[i].upper for i in places], 1),
         ):
             mixed = np.logaddexp.reduce(logs.reshape(shape) + np.array(chances)[:, None], axis=0)
             if side > 0:
-                mixed = np.logaddexp(mixed, self.log_cut)
+                mixed = np.logaddexp(mixed, np.logaddexp(self.log_cut, log_more))
             slack = _SLACK * (8 + len(chances)) * (1 + np.where(np.isfinite(mixed), np.abs(mixed), 0.0))
             ends.append(np.minimum(mixed + side * slack, 0.0))
         return ManyBounds(np.minimum(ends[0], ends[1]), ends[1])
