@@ -42,6 +42,9 @@ LONGEST = 20.0
 
 SGD = PoissonSampled(Gaussian(1, 1), Fraction(1, 100), 10_000)
 
+CURVE = "curve"
+"""In the place of a delta: 15 points of the trade-off function, of which dp_accounting has none."""
+
 WORKLOADS: dict[str, tuple[tuple[PrivacyEvent, ...], str]] = {
     "1,000 Laplace, scale 10": ((Laplace(10, 1, 1000),), "1e-6"),
     "DP-SGD: sigma 1, q 0.01, 10,000 steps": ((SGD,), "1e-5"),
@@ -63,6 +66,7 @@ WORKLOADS: dict[str, tuple[tuple[PrivacyEvent, ...], str]] = {
         (DiscreteLaplace(2, 1, 20), DiscreteGaussian(3, 1, 40)),
         "0.97",
     ),
+    "trade-off function of 3 Laplace answers": ((Laplace(1, 1, 3),), CURVE),
     "DP-SGD at delta 1e-30": ((SGD,), "1e-30"),
     "DP-SGD: sigma 0.8, q 0.004, 50,000 steps": (
         (PoissonSampled(Gaussian(Fraction(16, 25), 1), Fraction(4, 1000), 50_000),),
@@ -174,13 +178,18 @@ def timed(compute: Callable[[], Any], rounds: int) -> tuple[Any, float]:
 
 
 def ours(events: tuple[PrivacyEvent, ...], delta: str) -> Any:
-    """Bounds of epsilon, with all preparation."""
+    """Bounds of epsilon, or of the trade-off function where they are widest, with all preparation."""
     fixed = any(isinstance(event, SampledWithoutReplacement | SampledWithReplacement) for event in events)
-    return compose(*events, neighbours="bounded" if fixed else "unbounded").epsilon(delta)
+    guarantee = compose(*events, neighbours="bounded" if fixed else "unbounded")
+    if delta == CURVE:
+        return max(guarantee.tradeoff_curve(15)[1], key=lambda bounds: bounds.upper - bounds.lower)
+    return guarantee.epsilon(delta)
 
 
 def peer(events: tuple[PrivacyEvent, ...], delta: str, interval: float) -> float:
     """dp_accounting's pessimistic epsilon."""
+    if delta == CURVE:
+        raise NotImplementedError
     if isinstance(events[0], SampledWithoutReplacement):
         return renyi_peer(events[0], float(delta), interval)
     total = None
@@ -219,16 +228,19 @@ def main() -> None:
     rows = []
     for name, (events, delta) in WORKLOADS.items():
         bounds, here = timed(lambda: ours(events, delta), arguments.rounds)  # noqa: B023 (called at once)
-        line = f"{name:48} {bounds.upper:.11g} width {bounds.upper - bounds.lower:.1e} {1000 * here:8.0f} ms"
+        width, shown = bounds.upper - bounds.lower, "–" if delta == CURVE else f"{bounds.upper:.10g}"
+        line = f"| {name} | {delta} | {shown} | {width:.1e} | {1000 * here:,.0f} |"
         for interval in INTERVALS:
             try:
                 epsilon, there = timed(lambda: peer(events, delta, interval), arguments.rounds)  # noqa: B023
             except NotImplementedError:
-                break
-            line += f" | {interval:.0e}: {epsilon - bounds.upper:+.1e} {1000 * there:8.0f} ms"
+                line += " – | – |"
+                continue
+            line += f" {epsilon - bounds.upper:+.1e} | {1000 * there:,.0f} |"
             if interval == INTERVALS[0]:
                 rows.append((name, here, there))
             if there > LONGEST:
+                line += " – | – |"
                 break
         print(line, flush=True)
     headline.write(arguments.headline, list(headlines(rows)))

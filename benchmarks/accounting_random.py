@@ -73,8 +73,8 @@ from tallyveil.accounting import (
 )
 from tallyveil.errors import TallyveilError
 
-MOST_ATOMS = 1 << 17  # losses of a table
-MOST_PAIRS = 1 << 19  # sums of two losses that are looked at
+MOST_ATOMS = 1 << 15  # losses of a table
+MOST_PAIRS = 1 << 17  # sums of two losses that are looked at
 MOST_FORMS = 1 << 14  # losses at each of which a closed form is asked
 FAR = 60.0  # nats below the least delta from which probabilities are left out
 PRECISIONS = (400, 1600, 6400, 25600)  # bits, until a value has 13 digits
@@ -83,13 +83,14 @@ MOST_NODES = 40_000
 SPACING = 0.01  # of the trapezoid rule for a transform, which must not alias at the highest frequency
 LEAST_OF_PEER = 1e-9  # delta below which the peer says nothing: its masses are right to about 1e-11
 MOST_LOSS = 500.0  # largest loss for which the peer is asked: its arrays have 10,000 places for each unit
-LONGEST = 10.0  # seconds of the bounds of a composition
+LONGEST = 4.0  # seconds of the bounds of a composition
 MOST_MEMORY = 4 << 30
 
 Atoms = list[tuple[arb, arb]]
 Known = TypeVar("Known")
 
 UNKNOWN = arb(0).union(arb(1))
+GIVEN_UP = "given up", UNKNOWN
 BEST = ("balls", "contour", "peer", "none", "given up")
 
 
@@ -799,11 +800,13 @@ def checks(
     below = 0.9 * epsilon.upper if math.isfinite(epsilon.upper) and epsilon.upper > 0 else 1.0
     asked = [("upper", epsilon.upper), ("lower", epsilon.lower), ("delta", below)]
     found = []
+    way, value = BEST[0], UNKNOWN
     for what, place in asked:
         if not math.isfinite(place) or (what == "lower" and not (both and place > 0)):
             continue
         compute = partial(truth, ways, float(delta), place)
-        way, value = within(limit, compute, ("given up", UNKNOWN))
+        # What took too long once takes too long again.
+        way, value = within(limit, compute, GIVEN_UP) if way != GIVEN_UP[0] else GIVEN_UP
         bounds = guarantee.delta(place) if what == "delta" else None
         most = number(delta) if bounds is None else arb(bounds.upper)
         least = number(delta) if bounds is None else arb(bounds.lower)

@@ -457,6 +457,11 @@ def cost_hint(loss: AnyLoss | SampleBase) -> float:
     return float(loss.multiplicity * rho)
 
 
+def chord_length(law: Law) -> float:
+    """Over which the slope of delta is looked at: about a fiftieth of the standard deviation of the loss."""
+    return 0.02 * math.sqrt(2 * sum(map(cost_hint, law)))
+
+
 MOST_ALTERNATIVES = 2_500
 """Number of laws above which they are not composed one by one. Each takes up to 30 ms, so these take about a minute.
 

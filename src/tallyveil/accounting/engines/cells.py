@@ -65,7 +65,7 @@ from tallyveil.accounting.losses import (
     NormalLoss,
     ResponseLoss,
     SampledLoss,
-    cost_hint,
+    chord_length,
 )
 from tallyveil.accounting.numbers import Bounds, log_of
 from tallyveil.arrays import Floats
@@ -700,7 +700,7 @@ class Cells:
         self.count = count
         self.samples = tuple(_as_sample(loss) for loss in law)
         self.greatest = greatest_bounds(law).upper
-        self._chord = 0.02 * math.sqrt(2 * sum(map(cost_hint, law)))
+        self._chord = chord_length(law)
         self._near: dict[float, _Near] = {}
 
     @classmethod

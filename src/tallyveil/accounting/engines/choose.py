@@ -24,7 +24,8 @@ Any other law is taken apart:
    which the contour then falls (`Conditioned`). Then larger widths are tried.
 7. Discrete Laplace noise with very many steps: real Laplace noise that covers it stands for it in the upper bounds, and
    real Laplace noise that it covers in the lower bounds (docs/proofs/real-noise.md, section 2).
-   So does real normal noise for discrete Gaussian noise of large variance on samples.
+   So does real normal noise for discrete Gaussian noise of large variance on samples. For samples of normal noise that nearly
+   always hold the record the mechanism itself stands in the upper bounds, and a sample that holds it less often in the others.
 8. Few samples that hardly ever hold a record, and those that no contour takes, such as samples of very narrow noise,
    are cut into cells (`Cells`).
 9. What remains has too many frequencies without any sample, as 10^9 answers that protect nobody have. Renyi divergences
@@ -76,6 +77,7 @@ from tallyveil.accounting.losses import (
     ResponseLoss,
     SampledLoss,
     SelectedLoss,
+    chord_length,
     cost_hint,
     further,
     lattice_of,
@@ -136,6 +138,9 @@ _FINE_STEPS: Final = 1 << 8
 """Steps that an answer with discrete Laplace noise moves from which real Laplace noise may stand for it. For one answer
 with the largest loss l those of both bounds differ by (l / steps)^2 / 4, which is 4e-6 l^2 at most; for n answers by n
 times that."""
+
+_NEARLY_ALWAYS: Final = 1 - Fraction(1, 10**12)
+"""Probability of a record above which no contour takes a sample: floats would not tell it from 1."""
 
 _SLACK_OF_VARIANCE: Final = 4
 """By how much the variance of normal noise differs from that of the discrete Gaussian noise for which it stands."""
@@ -346,7 +351,7 @@ def _by_transform(law: Law, width: float) -> LossEngine:
     # Built one by one, as some take seconds.
     engine = next((engine for build in _OF_TRANSFORMS if (engine := build(law, width)) is not None), None)
     if engine is None:
-        return _between_real(law, width) or _last(law)
+        return _between_others(law, width) or _last(law)
     if isinstance(engine, Dithered) and engine.usual_nodes > FEW_NODES:
         engine = _cut_off(law, width) or engine
     sampled = _has_samples(law)
@@ -378,7 +383,7 @@ def _of_nobody(law: Law, width: float) -> Between | None:
 
 def _upper_alone(law: Law) -> Between:
     """Upper bounds by Renyi divergences; nothing is claimed from below."""
-    return Between(RenyiUpper(law), NoLoss(), law, (), _chord(law))
+    return Between(RenyiUpper(law), NoLoss(), law, (), chord_length(law))
 
 
 def _has_samples(law: Law) -> bool:
@@ -397,21 +402,30 @@ def _rare(law: Law, width: float) -> Cells | None:
     return Cells.build(law) if len(samples) == len(law) and held <= _RARE else None
 
 
-def _between_real(law: Law, width: float) -> Between | None:
-    """Bounds with real noise in the place of integer noise that takes very many values, if there is any."""
+def _between_others(law: Law, width: float) -> Between | None:
+    """Bounds with other losses in the place of those that no contour takes, if there are any."""
     upper, lower = (
-        merged_law(tuple(_as_real(loss, covering=covering) for loss in law)) for covering in (True, False)
+        merged_law(tuple(_in_its_place(loss, covering=covering) for loss in law))
+        for covering in (True, False)
     )
     if upper == lower:
         return None
     # Failures on samples were counted before, and must not be taken out again.
     engines = [_without_rho(part, "auto", width) for part in (upper, lower)]
-    return Between(engines[0], engines[1], upper, lower, _chord(law))
+    return Between(engines[0], engines[1], upper, lower, chord_length(law))
 
 
-def _as_real(loss: AnyLoss, *, covering: bool) -> AnyLoss:
-    """A loss of real noise that costs no less, or no more, than fine integer noise (real-noise.md, section 2)."""
+def _in_its_place(loss: AnyLoss, *, covering: bool) -> AnyLoss:
+    """A loss that costs no less, or no more, than one that no contour takes (real-noise.md, sections 2 and 4).
+
+    It is of real noise in the place of fine integer noise; or of the mechanism itself, and of a sample that holds the
+    record a little less often, in the place of a sample that nearly always holds it.
+    """
     match loss:
+        case SampledLoss(NormalLoss() as base, q) if q > _NEARLY_ALWAYS and not loss.changed:
+            if covering:
+                return replace(base, multiplicity=loss.multiplicity)
+            return replace(loss, probability=_NEARLY_ALWAYS)
         case LaplaceLoss() if loss.sensitivity >= _FINE_STEPS:
             return ExponentialLoss(
                 -loss.offset + (1 / (4 * loss.scale**2) if covering else 0), loss.multiplicity
@@ -420,7 +434,7 @@ def _as_real(loss: AnyLoss, *, covering: bool) -> AnyLoss:
             variance = base.variance + (-_SLACK_OF_VARIANCE if covering else _SLACK_OF_VARIANCE)
             return replace(loss, base=NormalLoss(base.sensitivity**2 / variance))
         case SampledLoss(LaplaceLoss() as base):
-            real = _as_real(base, covering=covering)
+            real = _in_its_place(base, covering=covering)
             assert isinstance(real, LaplaceLoss | ExponentialLoss)
             return replace(loss, base=real)
         case _:
@@ -464,7 +478,7 @@ def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | No
         return None
     values, log_chances = table.logarithms()
     # Between the values delta bends as that of the others does.
-    return Conditioned(values, log_chances, table.slip, engine, _chord(rest), table.log_cut())
+    return Conditioned(values, log_chances, table.slip, engine, chord_length(rest), table.log_cut())
 
 
 def _far_apart(law: Law, width: float) -> Conditioned | None:
@@ -556,11 +570,13 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     if any(isinstance(loss, UNKNOWN_LAW) for loss in law):
         # Refuses a loss without a divergence at once, and not amid a search.
         searched_divergence(law)
-        return Between(RenyiUpper(law), _without_failures(lower, wanted, width), law, lower, _chord(law))
+        return Between(
+            RenyiUpper(law), _without_failures(lower, wanted, width), law, lower, chord_length(law)
+        )
     # One sample of fixed size attains its bounds at every epsilon.
     if lower != merged_law(law) and not _is_one_of_fixed_size(law):
         upper = _without_rho(law, wanted, width)
-        return Between(upper, _without_failures(lower, wanted, width), law, lower, _chord(law))
+        return Between(upper, _without_failures(lower, wanted, width), law, lower, chord_length(law))
     # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
@@ -628,7 +644,3 @@ def _attained(loss: AnyLoss) -> Law:
             return tuple(attained for run in runs for attained in _attained(run))
         case _:
             return (loss,)
-
-
-def _chord(law: Law) -> float:
-    return 0.02 * math.sqrt(2 * sum(cost_hint(loss) for loss in law))
