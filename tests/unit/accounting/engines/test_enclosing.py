@@ -1,16 +1,18 @@
 """A chance that everything is revealed, and two engines that enclose the truth: against exact formulas."""
 
 import math
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import pytest
 from flint import arb
 
+from tallyveil.accounting.conversion import epsilon_at
 from tallyveil.accounting.engines import enclosing
 from tallyveil.accounting.engines.ball_tails import Normal
 from tallyveil.accounting.engines.choose import NoLoss, engine_for
-from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.tails import float_bounds
+from tallyveil.accounting.engines.enclosing import Between, Conditioned, WithFailure
+from tallyveil.accounting.engines.tails import DeltaByTails, LossEngine, Tails, float_bounds
 from tallyveil.accounting.losses import LaplaceLoss, NormalLoss, ResponseLoss, SampledLoss
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import SolverError
@@ -95,6 +97,47 @@ def test_between_takes_each_side_from_its_engine() -> None:
     assert Between(NoLoss(), NoLoss(), (), (), 0.01).log_deltas([1.0])[0].upper == -math.inf
     assert engine.log_tails(1.0).log_delta == engine.log_deltas([1.0])[0]
     assert engine.log_tails(1.0).log_first.lower <= low.log_tails(1.0).log_first.upper
+
+
+@dataclass
+class Asked(DeltaByTails):
+    """An engine that notes every epsilon that it is asked."""
+
+    engine: LossEngine
+    name: str = "asked"
+    epsilons: list[float] = field(default_factory=list)
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        self.epsilons.append(float(epsilon))
+        return self.engine.log_tails(epsilon)
+
+
+TWO_VALUES = (Fraction(240), Fraction(-240)), (Bounds(-1e-15, 0.0), Bounds(-240 - 1e-13, -240 + 1e-13))
+"""Values of one answer with Laplace noise that protects nobody, and the logarithms of their probabilities."""
+
+
+def test_values_that_hardly_count_are_not_asked() -> None:
+    rest = Asked(REST)
+    engine = Conditioned(*TWO_VALUES, Fraction(0), rest, 0.02)
+    delta = engine.log_deltas([241])[0]
+    assert set(rest.epsilons) == {1.0}
+    known = REST.log_tails(1).log_delta
+    assert delta.lower <= known.lower <= known.upper <= delta.upper <= known.upper + 1e-13
+    # Where delta is below the probability of the other value, that one counts.
+    rest.epsilons.clear()
+    far = engine.log_deltas([300])[0]
+    assert set(rest.epsilons) == {60.0, 540.0}
+    assert far.upper == pytest.approx(REST.log_tails(60).log_delta.upper, rel=1e-12)
+
+
+def test_a_search_on_a_flat_delta_stays_near() -> None:
+    asked = Asked(Conditioned(*TWO_VALUES, Fraction(0), REST, 0.02))
+    epsilon = epsilon_at(asked, (LaplaceLoss(Fraction(1, 240), 1, 1), *LAW), Fraction(1, 1000))
+    assert epsilon.lower <= 240 + epsilon_at(REST, LAW, Fraction(1, 1000)).upper
+    assert epsilon.upper >= 240 + epsilon_at(REST, LAW, Fraction(1, 1000)).lower
+    assert epsilon.width < 1e-10
+    assert max(asked.epsilons) < 1000
+    assert len(asked.epsilons) < 100
 
 
 def test_of_samples_that_may_fail_nothing_is_known_where_the_rest_has_all_of_the_other_law() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tallyveil.accounting.engines import choose
 from tallyveil.accounting.engines.ball_tails import Normal, OneSample
 from tallyveil.accounting.engines.cells import Cells
-from tallyveil.accounting.engines.choose import _as_real, _failures, engine_for
+from tallyveil.accounting.engines.choose import _failures, _in_its_place, engine_for
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.halves import Halves
@@ -47,7 +47,7 @@ def laplace_log_rest(loss: LaplaceLoss, epsilon: Fraction) -> mpmath.mpf:
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(3, 2), Fraction(40)])
 def test_real_laplace_noise_costs_no_less_and_no_more_than_fine_integer_noise(epsilon: Fraction) -> None:
     fine = LaplaceLoss(2**14 / epsilon, 2**14, 1)
-    covering, covered = (_as_real(fine, covering=side) for side in (True, False))
+    covering, covered = (_in_its_place(fine, covering=side) for side in (True, False))
     assert isinstance(covering, ExponentialLoss)
     assert isinstance(covered, ExponentialLoss)
     assert covered.epsilon == epsilon
@@ -68,14 +68,31 @@ def test_real_laplace_noise_costs_no_less_and_no_more_than_fine_integer_noise(ep
 def test_real_noise_stands_for_fine_integer_noise_on_samples() -> None:
     law = SampledLoss(GaussianLoss(Fraction(10**8), 10**4, 1), Fraction(1, 2), multiplicity=3)
     for covering, variance in ((True, 10**8 - 4), (False, 10**8 + 4)):
-        real = _as_real(law, covering=covering)
+        real = _in_its_place(law, covering=covering)
         assert real == SampledLoss(NormalLoss(Fraction(10**8, variance)), Fraction(1, 2), multiplicity=3)
     coarse = SampledLoss(GaussianLoss(Fraction(10**5), 100, 1), Fraction(1, 2))
     alone = GaussianLoss(Fraction(10**8), 10**4, 1)
     for loss in (coarse, alone, RESPONSE, SampledLoss(None, Fraction(1, 2), Fraction(1, 3))):
-        assert _as_real(loss, covering=True) == loss
+        assert _in_its_place(loss, covering=True) == loss
     on_sample = SampledLoss(LaplaceLoss(Fraction(500), 1000, 1), Fraction(1, 2))
-    assert _as_real(on_sample, covering=False) == SampledLoss(ExponentialLoss(Fraction(2)), Fraction(1, 2))
+    assert _in_its_place(on_sample, covering=False) == SampledLoss(
+        ExponentialLoss(Fraction(2)), Fraction(1, 2)
+    )
+
+
+def test_samples_that_nearly_always_hold_the_record_cost_as_much_as_the_mechanism() -> None:
+    """Removed and added; a sample of a sample holds the record less often, and costs no more."""
+    base, q = NormalLoss(Fraction(1, 10)), 1 - Fraction(1, 10**40)
+    whole = Normal(Fraction(10))
+    for added in (False, True):
+        between = engine_for((SampledLoss(base, q, added=added, multiplicity=100),), "auto", 1e-9)
+        for epsilon in (2.0, 15.0):
+            bounds, exact = between.log_deltas([epsilon])[0], whole.log_deltas([epsilon])[0]
+            assert bounds.lower <= exact.upper
+            assert exact.lower <= bounds.upper
+            assert bounds.width < 1e-7
+    changed = SampledLoss(base, q, changed=True, multiplicity=2)
+    assert _in_its_place(changed, covering=True) == changed
 
 
 def test_the_engine_follows_the_losses() -> None:

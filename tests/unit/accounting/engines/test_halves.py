@@ -140,7 +140,7 @@ def test_discrete_laplace_noise_lies_between_two_real_ones(scale: str, steps: in
     """docs/proofs/real-noise.md, section 2: at every epsilon, and close where there are many steps."""
     loss = LaplaceLoss(Fraction(scale), steps, 1)
     truth = Enumeration.build((loss,))
-    between = choose._between_real((loss,), 1e-9)
+    between = choose._between_others((loss,), 1e-9)
     assert truth is not None
     assert isinstance(between, Between)
     most = -loss.offset
@@ -172,7 +172,7 @@ def test_fine_laplace_noise_beside_normal_noise_has_bounds_close_to_real_noise()
 
 def test_failures_on_samples_are_not_taken_out_again_beside_real_noise() -> None:
     sample = SampledLoss(ResponseLoss(Fraction(1), 3), Fraction(1, 2), Fraction(1, 10))
-    between = choose._between_real((sample, LaplaceLoss(Fraction(400), 300, 1)), 1e-3)
+    between = choose._between_others((sample, LaplaceLoss(Fraction(400), 300, 1)), 1e-3)
     assert between is not None
     assert not isinstance(between.upper, WithFailure)
     assert not isinstance(between.lower, WithFailure)
