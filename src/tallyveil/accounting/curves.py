@@ -45,17 +45,13 @@ from tallyveil.accounting.engines.tails import (
 )
 from tallyveil.accounting.losses import (
     Base,
-    ExponentialLoss,
-    GaussianLoss,
-    LaplaceLoss,
     Law,
     LossFactor,
-    NormalLoss,
-    ResponseLoss,
     cost_hint,
     further,
     lattice_of,
     of_integers,
+    rho_of_loss,
 )
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Bools, Floats, Integers
@@ -333,20 +329,8 @@ def knot_at(engine: LossEngine, law: Law, count: int) -> NDArray[np.float64]:
 
 
 def zcdp_cost(factors: tuple[Base, ...]) -> float:
-    """A rho such that K(s) <= s (s + 1) rho for every s: exact for Gaussians, epsilon^2 / 2 for others; in floats."""
-    total = Fraction(0)
-    for factor in factors:
-        match factor:
-            case GaussianLoss():
-                rho = factor.offset
-            case NormalLoss():
-                rho = factor.mu_squared / 2
-            case LaplaceLoss():
-                rho = (factor.sensitivity / factor.scale) ** 2 / 2
-            case ExponentialLoss() | ResponseLoss():
-                rho = factor.epsilon**2 / 2
-        total += factor.multiplicity * rho
-    return fraction_bounds(total).upper
+    """A rho such that K(s) <= s (s + 1) rho for every s, rounded up."""
+    return fraction_bounds(sum(map(rho_of_loss, factors), Fraction(0))).upper
 
 
 def search_cost(law: Law) -> float:

@@ -428,19 +428,25 @@ def counted(law: Law) -> dict[AnyLoss, int]:
     return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
 
 
-def cost_hint(loss: AnyLoss | SampleBase) -> float:
-    """About the rho of a loss, in floats, by which searches begin and end; not a bound."""
+def rho_of_loss(loss: Base) -> Fraction:
+    """A rho such that K(s) <= s (s + 1) rho for every s: exact for Gaussian noise, epsilon^2 / 2 for other noise."""
     match loss:
         case GaussianLoss():
             rho = loss.offset
-        case LaplaceLoss():
-            rho = loss.offset**2 / 2
         case NormalLoss():
             rho = loss.mu_squared / 2
+        case LaplaceLoss():
+            rho = loss.offset**2 / 2
         case ExponentialLoss() | ResponseLoss():
             rho = loss.epsilon**2 / 2
+    return loss.multiplicity * rho
+
+
+def cost_hint(loss: AnyLoss | SampleBase) -> float:
+    """About the rho of a loss, in floats, by which searches begin and end; not a bound."""
+    match loss:
         case ConcentratedLoss():
-            rho = loss.rho
+            rho = loss.multiplicity * loss.rho
         case FailureLoss():
             rho = Fraction(0)
         case SelectedLoss(base):
@@ -454,7 +460,9 @@ def cost_hint(loss: AnyLoss | SampleBase) -> float:
             # About the chi-squared divergence on the sample; times q^2 it is capped at the base itself.
             grown = min(math.expm1(min(2 * hint, 600.0)) / 2, hint / float(loss.probability) ** 2)
             return loss.multiplicity * float(loss.probability) ** 2 * grown + 1e-12
-    return float(loss.multiplicity * rho)
+        case _:
+            rho = rho_of_loss(loss)
+    return float(rho)
 
 
 def chord_length(law: Law) -> float:

@@ -24,8 +24,9 @@ Any other law is taken apart:
    which the contour then falls (`Conditioned`). Then larger widths are tried.
 7. Discrete Laplace noise with very many steps: real Laplace noise that covers it stands for it in the upper bounds, and
    real Laplace noise that it covers in the lower bounds (docs/proofs/real-noise.md, section 2).
-   So does real normal noise for discrete Gaussian noise of large variance on samples. For samples of normal noise that nearly
-   always hold the record the mechanism itself stands in the upper bounds, and a sample that holds it less often in the others.
+   So does real normal noise for discrete Gaussian noise of large variance on samples. For samples of normal noise that
+   nearly always hold the record the mechanism itself stands in the upper bounds, and in the lower bounds a sample that
+   holds it less often.
 8. Few samples that hardly ever hold a record, and those that no contour takes, such as samples of very narrow noise,
    are cut into cells (`Cells`).
 9. What remains has too many frequencies without any sample, as 10^9 answers that protect nobody have. Renyi divergences
