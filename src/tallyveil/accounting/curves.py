@@ -230,8 +230,6 @@ class _Search:
 OFF_LATTICE = ("dithered", "cells", "renyi")
 """Names of the engines whose bounds of delta are much closer than those of both probabilities."""
 
-_NO_ERROR = 1e-300
-"""A type II error so small that the trade-off function is stated as lying between 0 and it."""
 _PROTECTS_NOBODY = 600.0
 """Rho above which that is tried before a search. Gaussian noise has such small errors from a rho of about 2,700 on."""
 
@@ -272,7 +270,7 @@ def _of_nobody(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fract
         return None
     lattice = lattice_of(factors)
     level, missed = _point(engine, lattice.offset % lattice.step, lattice.step)
-    if level.upper <= fraction_bounds(alpha).lower and missed.upper <= _NO_ERROR:
+    if level.upper <= fraction_bounds(alpha).lower and missed.upper <= _LEAST_CAP:
         return Bounds(0.0, missed.upper)
     return None
 

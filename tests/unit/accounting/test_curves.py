@@ -342,7 +342,7 @@ def test_the_test_at_loss_0_counts_losses_half_a_step_beside_it(monkeypatch) -> 
     """Losses of an odd number of steps lie there, and none at 0."""
     factors = (LaplaceLoss(Fraction(1), 1, 1),)
     monkeypatch.setattr(curves, "_PROTECTS_NOBODY", 0.0)
-    monkeypatch.setattr(curves, "_NO_ERROR", 1.0)
+    monkeypatch.setattr(curves, "_LEAST_CAP", 1.0)
     alpha = Fraction(1, 20)
     beta = curves._of_nobody(choose_engine(factors), factors, alpha)
     assert beta is None or beta.upper >= 1 - float(alpha) * math.e

@@ -6,10 +6,11 @@ Integer noise alone. The choice under "auto" is the first engine of `_ON_LATTICE
 takes the losses: the closed form, the quadrature, the tilted FFT; enumeration if there is no Gaussian noise of usual
 variance; upper bounds alone by Renyi divergences if epsilon is beyond all use; the dithered contour; enumeration with
 Gaussian noise, also where it is quicker than a contour of many nodes; the contour beside losses with few values; and
-the contour at a larger width. The first three need a lattice that all losses share. Three engines may have wide bounds
-far out, and have a second one that is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, the
-contour beside losses with few values helps that of all losses, where few atoms of small variance or a few large losses
-of samples carry the tail, and enumeration, which cuts Gaussian noise off, is made to cut less.
+the contour at a larger width. The first three need a lattice that all losses share. Some engines may have wide bounds
+far out, and have a second one that is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, and
+enumeration helps the tilted FFT of noise of small variance; the contour beside losses with few values helps that of all
+losses, where few atoms of small variance or a few large losses of samples carry the tail; and enumeration, which cuts
+Gaussian noise off, is made to cut less.
 
 Any other law is taken apart:
 
@@ -42,7 +43,14 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from tallyveil.accounting.engines.ball_tails import Countable, Enumeration, Normal, OneSample, Proved
+from tallyveil.accounting.engines.ball_tails import (
+    MOST_BITS,
+    Countable,
+    Enumeration,
+    Normal,
+    OneSample,
+    Proved,
+)
 from tallyveil.accounting.engines.cells import MOST_VARIANCE, Cells
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import FEW_NODES, LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
@@ -337,14 +345,20 @@ def _cannot_take(wanted: str, why: str | None) -> BudgetError:
 
 
 def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
-    for build in _ON_LATTICE:
-        engine = build(factors, width)
+    engine = next((engine for build in _ON_LATTICE if (engine := build(factors, width)) is not None), None)
+    match engine:
+        case None:
+            return _by_transform(factors, width)
         # Only where the second engine takes the losses, too: it would refuse them amid a search.
-        if isinstance(engine, Quadrature) and _has_lattice(factors):
+        case Quadrature() if _has_lattice(factors):
             return FallbackEngine(engine, partial(TiltedFFT, factors))
-        if engine is not None:
+        # Few atoms of noise of small variance lie so far apart that transforms lose what is between them.
+        case TiltedFFT() if not _has_gaussian(factors) and _are_enumerable(factors):
+            return FallbackEngine(
+                engine, lambda: _enumerated(factors, _LEAST_DELTA) or engine, _WIDE_OFF_LATTICE
+            )
+        case _:
             return engine
-    return _by_transform(factors, width)
 
 
 def _by_transform(law: Law, width: float) -> LossEngine:
@@ -508,6 +522,11 @@ def _enumerated(law: Law, least_delta: Fraction) -> Enumeration | Halves | None:
     # Only losses of real Laplace noise have a density, and then every epsilon looks at every value.
     of_densities = any(isinstance(loss, ExponentialLoss) for loss in countable)
     return (Enumeration if of_densities else Halves).build(countable, least_delta=least_delta)
+
+
+def _are_enumerable(factors: tuple[LossFactor, ...]) -> bool:
+    """Whether losses are so small that an enumeration resolves the tails of Gaussian noise."""
+    return sum(map(cost_hint, factors)) < MOST_BITS / 2
 
 
 def _is_countable(loss: AnyLoss) -> TypeGuard[Countable]:

@@ -9,9 +9,10 @@ import mpmath
 import numpy as np
 import pytest
 
+from tallyveil.accounting.conversion import epsilon_at
 from tallyveil.accounting.engines import choose
 from tallyveil.accounting.engines.ball_tails import OneSample
-from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
+from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine, first_asked
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.halves import Halves
@@ -121,7 +122,10 @@ def test_what_is_chosen() -> None:
     assert isinstance(mixed, FallbackEngine)
     assert (mixed.name, type(mixed.general)) == ("quadrature", TiltedFFT)
     narrow = choose_engine((GaussianLoss(Fraction(1, 5), 1, 3),))
-    assert isinstance(narrow, TiltedFFT)
+    assert isinstance(narrow, FallbackEngine)
+    assert (narrow.name, type(narrow.general)) == ("tilted_fft", Halves)
+    # Too large for an enumeration.
+    assert isinstance(choose_engine((GaussianLoss(Fraction(1, 10**7), 1, 3),)), TiltedFFT)
     off = choose_engine(WITHOUT_LATTICE, "auto", 1e-4)
     assert isinstance(off, Dithered)
     assert off.width == 1e-4
@@ -165,6 +169,20 @@ def test_losses_of_few_values_are_taken_apart_from_the_others() -> None:
     assert choose._conditioned((sample,), 1e-9) is None
     assert choose._conditioned((answer,), 1e-9) is None
     assert choose._conditioned((sample, LaplaceLoss(Fraction(3), 100, 1)), 1e-9) is None
+
+
+def test_atoms_that_are_far_apart_are_enumerated() -> None:
+    """Between them a transform knows delta to a hundredth of epsilon or worse."""
+    factors = (
+        GaussianLoss(Fraction(7, 250), 1, 2),
+        LaplaceLoss(Fraction(4, 33), 1, 1),
+        LaplaceLoss(Fraction(5, 89), 1, 1),
+    )
+    engine = choose_engine(factors)
+    assert engine.name == "tilted_fft"
+    delta = Fraction(188, 10**59)
+    assert epsilon_at(engine, factors, delta).width < 1e-10
+    assert epsilon_at(first_asked(engine), factors, delta).width > 1
 
 
 def test_noise_that_is_cut_off_is_cut_further_out_where_delta_is_smaller() -> None:
