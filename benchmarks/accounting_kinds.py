@@ -239,7 +239,7 @@ def main() -> None:
             line += f" {epsilon - bounds.upper:+.1e} | {1000 * there:,.0f} |"
             if interval == INTERVALS[0]:
                 rows.append((name, here, there))
-            if there > LONGEST:
+            if interval == INTERVALS[0] and there > LONGEST:
                 line += " – | – |"
                 break
         print(line, flush=True)

@@ -229,7 +229,7 @@ def number(value: Fraction | int | float) -> arb:
     return arb(fmpq(exact.numerator, exact.denominator))
 
 
-def on_lattice(event: PrivacyEvent, least: float) -> tuple[Fraction | arb, Fraction | arb, list[arb]] | None:
+def on_lattice(event: PrivacyEvent, least: float) -> tuple[Fraction, Fraction, list[arb]] | None:
     """The loss of one answer as a lattice: its least value, the step, and the probabilities; None if it has none.
 
     Losses of Gaussian noise with probabilities far below `least` are left out. So are failures.
