@@ -1,12 +1,16 @@
 """Which cases of a long row run with every test run, and which only with `make test-nightly` or `make soak`."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 
 SUITE = 10
 """Cases of one row in every test run. Of the seeded bugs tried, ten cases caught all, and one case less than half."""
+
+nightly = partial(pytest.param, marks=pytest.mark.nightly)
+"""A case that only `make test-nightly` runs."""
 
 not_asked_for: set[str] = set()
 """Marks that this run leaves out (`tests/conftest.py`). Their cases, half of all, are then not even collected."""

@@ -57,6 +57,11 @@ def killed_at(monkeypatch) -> Callable[..., bool]:
     return act
 
 
+@pytest.fixture(autouse=True)
+def no_plot_is_drawn(plots_are_empty: object) -> None:
+    """The rooms of the plots test them."""
+
+
 @pytest.fixture(scope="session")
 def small_run_once(make_small_inputs, tmp_path_factory) -> Path:
     """Folder of the finished small release, for copies alone."""

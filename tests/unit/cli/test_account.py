@@ -111,6 +111,7 @@ def test_calibrate(account):
     assert answer["event"]["multiplicity"] == 10
 
 
+@pytest.mark.nightly
 def test_calibrate_to_a_whole_curve(account):
     flags = ("calibrate", "--delta", "1e-11", "--gaussian", "5:10", "--json")
     answer = json.loads(account(*flags, "--curve", "textbook"))
@@ -428,8 +429,14 @@ def test_a_household_with_samples_is_refused(account, tmp_path):
     path.write_text(SPENDING, encoding="utf-8")
     flags = ("group", "--delta", "1e-5", "--events", path, "--size")
     assert "error [no-group]" in account(*flags, "2", code=BudgetError.exit_code)
-    assert "size: 1" in account(*flags, "1")
     assert "size must be" in account(*flags, 10**7, code=BudgetError.exit_code)
+
+
+@pytest.mark.nightly
+def test_one_person_with_samples_is_a_group(account, tmp_path):
+    path = tmp_path / "spending.toml"
+    path.write_text(SPENDING, encoding="utf-8")
+    assert "size: 1" in account("group", "--delta", "1e-5", "--events", path, "--size", "1")
 
 
 def test_a_profile_that_never_reaches_0_ends_near_its_least_delta(account):

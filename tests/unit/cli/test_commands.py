@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer
+from tests.samples import nightly
 from typer.models import OptionInfo
 from typer.testing import CliRunner
 
@@ -49,7 +50,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("width", [80, pytest.param(120, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("width", [80, nightly(120)])
 @pytest.mark.parametrize("path", FUNCTIONS, ids=" ".join)
 def test_help_shows_every_word_and_every_flag(path, width):
     shown = helped(path, width)
@@ -102,7 +103,9 @@ def test_synth_is_quiet_when_told(tmp_path):
     assert (told.exit_code, told.output) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", [["plan", "RELEASE"], ["plan", "nowhere.toml"], ["run"], ["--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["plan", "RELEASE"], nightly(["plan", "nowhere.toml"]), ["run"], ["--help"]]
+)
 def test_no_color_means_no_escape_codes(arguments, small_release):
     """On a terminal: elsewhere there are none anyway."""
     arguments = [str(small_release) if word == "RELEASE" else word for word in arguments]

@@ -69,6 +69,7 @@ def test_a_spine(folder, command):
     assert Path("far.parquet").is_file()
 
 
+@pytest.mark.nightly
 def test_a_study(folder, command):
     said = json.loads(
         command("study", "geographic-spines", "--beyond", "theorem-2", "--out", "study", "--json")

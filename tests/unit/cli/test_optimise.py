@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 from tallyveil.storage.write import write_parquet
 
@@ -41,8 +42,14 @@ def optimise(command, small_release):
     return run
 
 
-@pytest.mark.parametrize("model", ["least_squares", "topdown"])
-@pytest.mark.parametrize("minimise", ["sum", "maximum"])
+@pytest.mark.parametrize(
+    ("model", "minimise"),
+    [
+        ("least_squares", "sum"),
+        ("topdown", "maximum"),
+        *map(nightly, ("least_squares", "topdown"), ("maximum", "sum")),
+    ],
+)
 def test_no_aim_becomes_worse_and_the_gap_is_small(optimise, aims, model, minimise):
     found = optimise(aims(model=model, minimise=minimise))
     assert found["gap"] <= 1e-3
@@ -127,6 +134,7 @@ within = "6"
     assert float(ratio) == pytest.approx(4, rel=2e-3)
 
 
+@pytest.mark.nightly
 def test_a_target_binds_the_sum(optimise, aims):
     free = optimise(
         aims('model = "least_squares"\nspare = false\n[[aim]]\nareas = ["Block"]\nqueries = ["age"]\n')
@@ -257,6 +265,7 @@ def test_targets_whose_noise_cannot_be_drawn(command, aims, small_release, size)
     assert "could not be drawn" in error
 
 
+@pytest.mark.nightly
 def test_one_block(optimise, aims, edit):
     release = edit('path = "geography.parquet"', 'path = "one.parquet"')
     pl.DataFrame({"geocode": ["P0101"]}).write_parquet(release.parent / "one.parquet")
@@ -298,6 +307,7 @@ def test_what_fails_leaves_no_file(command, aims, small_release, tmp_path):
     assert tomllib.loads(out.read_text())["strategy"]
 
 
+@pytest.mark.nightly
 def test_values_of_the_tree_are_remarked_upon(command, aims, edit):
     release = edit("[estimation.passes]", '[estimation]\nvalues = "tree"\n[estimation.passes]')
     said = "usually smaller than shown, before and after"

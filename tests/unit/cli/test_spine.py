@@ -168,6 +168,7 @@ def test_a_family_that_the_preset_protects_is_in_the_aim(folder):
     assert [row["worse"] for row in rows if row["name"] == "place"] == [True]
 
 
+@pytest.mark.nightly
 def test_losses_can_be_counted_from_the_geography(folder):
     call = (*build(folder), "--strategy", STRATEGY, "--exact", "US", "--out", folder / "g.parquet", *LOSING)
     kept, _ = table(run(*call))
@@ -408,6 +409,7 @@ def test_a_release_file_with_laplace_noise_is_a_strategy(folder, tmp_path):
     assert json.loads(run("fit", plain, "--strategy", release, "--target", "Tract=3", "--json"))
 
 
+@pytest.mark.nightly
 def test_compare_shows_how_far_groups_are_from_the_best(folder, tmp_path):
     plain, made = folder / "plain.parquet", tmp_path / "made.parquet"
     run(*build(folder), "--out", made, "--strategy", STRATEGY, "--no-bypass")

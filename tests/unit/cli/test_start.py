@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from tests.samples import nightly
 
 from tallyveil.cli.start import sentence
 
@@ -77,7 +78,7 @@ WORK = {
 }
 
 
-@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("work", [nightly(work) if work == "polars" else work for work in WORK])
 def test_at_work(work):
     process = subprocess.Popen(
         [sys.executable, "-c", PATCHED.format(work=WORK[work]), "run"],

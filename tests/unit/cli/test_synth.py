@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 from tallyveil.api.beginning import write_country
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
@@ -76,7 +77,7 @@ def test_several_states_have_the_us_above_them_where_a_preset_does(tmp_path, sch
     assert pl.read_parquet(tmp_path / "geography.parquet")["state"].n_unique() == states
 
 
-@pytest.mark.parametrize(("states", "root"), [(1, "State"), (3, "US")])
+@pytest.mark.parametrize(("states", "root"), [nightly(1, "State"), (3, "US")])
 def test_the_programme_of_the_dhc_can_be_planned(tmp_path, states, root):
     *_, programme = write_country(tmp_path, blocks=300, states=states, schema="dhc")
     plan = load_programme(programme, tmp_path / "out")
@@ -106,6 +107,7 @@ def test_a_programme_whose_files_agree_can_be_planned(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("sizes", ["none", "block"])
 def test_files_of_several_states_agree_with_the_spine_and_the_budgets_of_production(tmp_path, sizes):
     flags = {"blocks": 300, "states": 2, "schema": "dhc", "agree": True, "sizes": sizes}
@@ -127,6 +129,7 @@ def test_files_of_several_states_agree_with_the_spine_and_the_budgets_of_product
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("sizes", "geolevel"), [("tract", "Tract"), ("block", "Block")])
 def test_a_programme_whose_sizes_add_up_can_be_planned(tmp_path, sizes, geolevel):
     *_, programme = write_country(tmp_path / "new", blocks=60, schema="dhc", agree=True, sizes=sizes)
@@ -142,7 +145,7 @@ def test_a_programme_whose_sizes_add_up_can_be_planned(tmp_path, sizes, geolevel
     ]
 
 
-@pytest.mark.parametrize("states", [["44", "44"], ["44", "25"]])
+@pytest.mark.parametrize("states", [nightly(["44", "44"]), ["44", "25"]])
 def test_sizes_add_up_in_tracts_for_published_counts_of_one_state(tmp_path, states):
     codes = [f"{state}001030100100{number}" for number, state in enumerate(states)]
     counts = {"voting_age": ["18_plus"] * 2, "race_ethnicity": ["two"] * 2, "count": [3, 4]}

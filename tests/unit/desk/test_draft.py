@@ -43,7 +43,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_register(tmp_path, 3_000)
+    write_register(tmp_path, 400)
     return tmp_path
 
 
@@ -542,6 +542,7 @@ def test_a_list_read_as_the_smallest_areas_is_asked_about(folder: Path) -> None:
     assert "larger areas" not in step_of(taken(folder), "areas").shown[-1]
 
 
+@pytest.mark.nightly
 def test_budgets_that_there_cannot_be_are_not_offered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tallyveil.desk.budget.FACTORS", (Fraction(1, 2), Fraction(1)))
     # At half the errors, the noise of a table could no longer be drawn.
