@@ -82,6 +82,7 @@ def test_no_table_of_blocks_is_left_out(people):
     assert set(sums) == {(~people.held_out).sum()}
 
 
+@pytest.mark.nightly
 def test_districts_are_subtracted(districts, tmp_path):
     pairs = pairs_of(districts, 50, 10, seed=1)
     truth = {name: districts.counts(name) for name in DISTRICT_TABLES}
@@ -93,6 +94,7 @@ def test_districts_are_subtracted(districts, tmp_path):
     assert guessed["total exact"] < 0.3
 
 
+@pytest.mark.nightly
 def test_a_difference_of_districts_is_the_published_count_of_the_block(districts, tmp_path):
     release = release_at(districts, REDISTRICTING, tmp_path / "release", "districts")
     shown = tables_of(release, districts.geocodes)["total"][:, 0]
@@ -121,6 +123,7 @@ def test_a_mover_is_seen_between_two_exact_tables(districts, tmp_path):
     assert (found["area"], found["power"], found["exact"]) == (1, 1, 1)
 
 
+@pytest.mark.nightly
 def test_a_record_is_told_from_another(states, tmp_path):
     assert told_apart(states, exact_scores(states)).power.value == 1
     released = release_states(states, LARGE, tmp_path / "release", "states")

@@ -107,6 +107,7 @@ def test_standard_deviations(rhode_island, accuracy):
         assert accuracy[0](made.spine, made.rows) == pytest.approx(wanted, abs=0.006)
 
 
+@pytest.mark.nightly
 def test_groups_by_variance_beat_the_paper_and_keep_tracts_and_counties(rhode_island, accuracy):
     spine, families = rhode_island
     of, strategy, summed = accuracy
@@ -163,6 +164,7 @@ def test_without_limits_families_outside_the_aim_lose(changes):
     assert warned == {*ALL, "Block_Group"}
 
 
+@pytest.mark.nightly
 def test_with_limits_no_family_loses_against_the_spine_of_the_steps(changes):
     found, warned = changes()
     assert all(made <= steps * 1.05 + 1e-6 for _, steps, made in found.values())
@@ -172,6 +174,7 @@ def test_with_limits_no_family_loses_against_the_spine_of_the_steps(changes):
     assert found["zcta"][2] < found["zcta"][1]
 
 
+@pytest.mark.nightly
 def test_block_groups_come_back_when_losses_are_counted_from_the_geography(changes):
     found, _ = changes(reference=Reference.GEOGRAPHY)
     given, steps, made = found["Block_Group"]

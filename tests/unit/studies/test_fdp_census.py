@@ -90,6 +90,7 @@ def test_table_1_agrees_to_the_last_digit():
     assert (table["epsilon_at_our_variance"] <= table["epsilon"] * (1 + 1e-12)).all()
 
 
+@pytest.mark.nightly
 def test_the_command_writes_table_1(command, tmp_path, monkeypatch):
     (exhibit,) = [one for one in EXHIBITS if one.name == "table-1"]
     assert exhibit.recompute is table_1.reduced_variances
@@ -106,6 +107,7 @@ def test_the_command_writes_table_1(command, tmp_path, monkeypatch):
     assert comparisons.height == 32
 
 
+@pytest.mark.nightly
 def test_table_1_from_rounded_variances_is_the_known_one():
     # Balls of radius 1e-14 from exact arithmetic.
     known = {"US": 54.191402355493, "State": 4.245685818070, "County": 13.286231556140}
@@ -115,6 +117,7 @@ def test_table_1_from_rounded_variances_is_the_known_one():
         assert variance - 1e-11 <= ours <= variance * (1 + 1e-11)
 
 
+@pytest.mark.nightly
 def test_table_1_misses_the_bureaus_curve_at_six_geolevels_as_printed():
     table = table_1_findings().tables["table-1-whole-curve"]
     assert (table["log_delta_excess_bound"] <= 0).all()
@@ -136,6 +139,7 @@ def test_table_1_misses_the_bureaus_curve_at_six_geolevels_as_printed():
         assert row["variance_for_all_deltas"] == pytest.approx(variance, rel=3e-6)
 
 
+@pytest.mark.nightly
 def test_table_1_names_the_parameters_before_and_after():
     table = table_1_findings().tables["table-1-parameters"]
     assert table.height == 24

@@ -28,26 +28,21 @@ from tallyveil_studies.geographic_spines.small_spines import variances as varian
 
 NOTHING = StudyInputs()
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN
-WITHOUT_DATA = (
-    "figure-1",
-    "figure-2",
-    "variances",
-    "fan-out",
-    "groups",
-    "theorem-2",
-    "remark-1",
-    "remark-2",
-    "alternative",
-)
+QUICK = ("figure-1", "figure-2", "variances", "fan-out", "theorem-2", "remark-1", "remark-2", "alternative")
+WITHOUT_DATA = (*QUICK, "groups")
 
 
 @pytest.fixture(scope="module")
 def found():
-    return {exhibit.name: exhibit.recompute(NOTHING) for exhibit in EXHIBITS if exhibit.name in WITHOUT_DATA}
+    return {exhibit.name: exhibit.recompute(NOTHING) for exhibit in EXHIBITS if exhibit.name in QUICK}
 
 
+@pytest.mark.nightly
 def test_all_printed_numbers_agree(found):
-    comparisons = [comparison for findings in found.values() for comparison in findings.comparisons]
+    (groups,) = (exhibit.recompute(NOTHING) for exhibit in EXHIBITS if exhibit.name == "groups")
+    comparisons = [
+        comparison for findings in (*found.values(), groups) for comparison in findings.comparisons
+    ]
     assert len(comparisons) == 20
     assert {comparison.verdict for comparison in comparisons} == {Verdict.AGREES, Verdict.HOLDS}
 
@@ -236,6 +231,7 @@ def test_rhode_island_errors(shared_data):
     assert (bypassed["mean"] < kept["mean"] * (1 - 1e-6)).any()
 
 
+@pytest.mark.nightly
 def test_the_figures_are_drawn(tmp_path, command):
     command(
         "study",

@@ -113,6 +113,7 @@ def test_every_state_with_counties_has_noise_that_keeps_its_total(study, countie
     assert set(cells.group_by("state").agg(pl.col("one_draw").sum())["one_draw"]) == {0}
 
 
+@pytest.mark.nightly
 def test_tables_without_negative_counts_are_biased_by_size(study, counties, tmp_path, monkeypatch):
     from tallyveil_studies.integer_subspace import noise as nonnegative
 

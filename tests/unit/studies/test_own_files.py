@@ -277,6 +277,7 @@ def test_what_a_figure_needs(read):
         own.require_regressions("Figure 9")
 
 
+@pytest.mark.nightly
 def test_figures_from_the_command_line(read, command, tmp_path):
     read(COUNTS)
     flags = ("--own", tmp_path / "own.toml", "--out", tmp_path / "out")

@@ -129,6 +129,7 @@ def persons(frame, level, race=None):
     return counted
 
 
+@pytest.mark.nightly
 def test_errors_are_those_of_the_releases(found, public):
     findings, releases = found
     truth = pl.read_parquet(public / FILES[0])
@@ -162,6 +163,7 @@ def test_errors_are_those_of_the_releases(found, public):
                 )
 
 
+@pytest.mark.nightly
 def test_ratios_and_sentences_follow_from_the_errors(found):
     findings, _ = found
     table, ratios = findings.tables["topdown"], findings.tables["topdown-ratios"]

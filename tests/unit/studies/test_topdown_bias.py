@@ -134,6 +134,7 @@ def test_errors_by_size_are_those_of_the_releases(found, public):
             assert rows["geounits"].sum() == population.totals.height
 
 
+@pytest.mark.nightly
 def test_one_pass_moves_people_from_large_counties_to_small_ones(found):
     """Only small counties have empty groups, where noise below zero is avoided."""
     findings, _ = found
@@ -149,6 +150,7 @@ def test_one_pass_moves_people_from_large_counties_to_small_ones(found):
     assert steep[ONE_PASS] < -2 < steep[LATTICE] + 2
 
 
+@pytest.mark.nightly
 def test_slopes_are_least_squares(found, public):
     findings, releases = found
     counties, _ = populations(StudyInputs(public))
@@ -163,6 +165,7 @@ def test_slopes_are_least_squares(found, public):
     assert by_state["all"] == pytest.approx((by_state["17"] + by_state["20"]) / 2)
 
 
+@pytest.mark.nightly
 def test_lattice_noise_pays_for_being_unbiased_with_negative_counts(found):
     table = found[0].tables["topdown-bias"].filter(method=LATTICE)
     added = dict(
@@ -174,6 +177,7 @@ def test_lattice_noise_pays_for_being_unbiased_with_negative_counts(found):
     assert any(LATTICE in note and "voting districts are negative" in note for note in found[0].notes)
 
 
+@pytest.mark.nightly
 def test_every_file_says_what_its_noise_costs(found):
     for name, table in found[0].tables.items():
         assert table.select(*PARAMETERS).null_count().sum_horizontal().item() == 0, name
@@ -188,6 +192,7 @@ def test_every_file_says_what_its_noise_costs(found):
     assert 0.5 < epsilons[0] <= 1.28
 
 
+@pytest.mark.nightly
 def test_the_drawing_shows_errors_of_both_signs(found, tmp_path):
     drawings = found[0].drawings
     assert set(drawings) == {"topdown-bias", "topdown-bias-districts", "topdown-bias-illinois"}
