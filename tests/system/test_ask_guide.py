@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "ask.md").read_text()
@@ -13,6 +14,7 @@ REGRESSION = (DOCS / "regression.md").read_text()
 TUTORIAL = (DOCS / "start" / "tutorial.md").read_text()
 
 
+@pytest.mark.nightly
 def test_guide(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     for line in re.findall(r"^(?:tallyveil|cd) .*$", TUTORIAL, re.MULTILINE)[:5]:

@@ -178,12 +178,13 @@ def _on_a_lattice(folder):
     release.write_text(release.read_text().replace("[[bounds]]", DRAWN).replace(*DECLARED))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "change",
     [
         _without_bounds,
         _on_a_lattice,
-        pytest.param(lambda folder: with_spine(folder / "release.toml"), marks=pytest.mark.nightly),
+        lambda folder: with_spine(folder / "release.toml"),
     ],
     ids=["bounds", "lattice", "spine"],
 )

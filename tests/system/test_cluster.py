@@ -95,6 +95,7 @@ def test_the_files_of_threads(country, by_threads, cluster, tmp_path):
     assert not (made.path / "private").exists()
 
 
+@pytest.mark.nightly
 def test_a_killed_run_goes_on(country, by_threads, cluster, tmp_path):
     """The same command finishes it, for one spend, and begins no chunk that was finished."""
     out = tmp_path / "out"

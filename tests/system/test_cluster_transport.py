@@ -66,6 +66,7 @@ def by_threads(site, **address):
     return dict(Threads(2).completed(chunks_of(site, **address), N))
 
 
+@pytest.mark.nightly
 def test_two_nodes(nodes, joined, site, events, tmp_path):
     """The results of threads, through the loss of a worker process, errors and forgery; no trace of the secret."""
     with joined(nodes) as executor:
@@ -191,6 +192,7 @@ with RayExecutor(ClusterSettings(workers=1), folder / "cluster") as executor:
 """
 
 
+@pytest.mark.nightly
 def test_one_machine(tmp_path):
     """A cluster of this machine does chunks, and ends with its driver, however that ends."""
     command = [sys.executable, "-c", ONE_MACHINE, str(tmp_path)]

@@ -191,6 +191,7 @@ def test_bounds_on_what_coins_change_are_refused_before_records_are_read(folder,
     assert not (folder / "coins").exists()
 
 
+@pytest.mark.nightly
 def test_households_and_contributors_are_read_from_the_records(folder, command):
     """Six people in three households: the swap moves whole households, and one of a pair is never alone."""
     people = pl.read_parquet(folder / "people.parquet").filter(pl.col("count") > 0)
@@ -243,6 +244,7 @@ secondary = false
     )
 
 
+@pytest.mark.nightly
 def test_changes_to_a_later_year_are_compared(folder, command):
     people = pl.read_parquet(folder / "people.parquet")
     people.with_columns(pl.col("count") + pl.int_range(pl.len()) % 3 * (pl.col("count") > 0)).write_parquet(

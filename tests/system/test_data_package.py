@@ -95,6 +95,7 @@ def test_files_that_were_removed_are_no_obstacle(plan, tmp_path):
     assert "schema" not in next(item for item in content["resources"] if item["path"] == removed)
 
 
+@pytest.mark.nightly
 def test_measuring_and_estimating_apart_describes_the_same(plan, tmp_path):
     run_release(plan, tmp_path / "whole", test_key=bytes(32), workers=1)
     measure_release(plan, tmp_path / "measured", test_key=bytes(32))

@@ -4,11 +4,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tallyveil
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "derived-counts.md").read_text()
 
 
+@pytest.mark.nightly
 def test_guide(small_release, monkeypatch):
     monkeypatch.chdir(small_release.parent)
     tallyveil.run("release.toml", "release", insecure_test_key="guide")

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.conftest import SMALL_RELEASE, write_small_inputs
+from tests.samples import nightly
 
 import tallyveil
 from tallyveil.api.measured import Measurements
@@ -207,7 +208,7 @@ WAYS: dict[str, Callable[[Path, Path], Change]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [nightly(way) if way == "lists" else way for way in WAYS])
 def test_every_way_of_writing_gives_the_same_measurements(measured, tidy, tmp_path, way):
     folder = tmp_path / "files"
     folder.mkdir()
@@ -410,7 +411,9 @@ def assert_read_back(root: Path, made: Measurements, description: Description, g
             assert read["value"].to_list() == values["value"].explode(empty_as_null=False).to_list()
 
 
-@pytest.mark.parametrize("name", ["persons-us", "persons-one-state", "persons-pr", "units-us", "units-pr"])
+@pytest.mark.parametrize(
+    "name", [*map(nightly, ("persons-us", "persons-one-state")), "persons-pr", "units-us", "units-pr"]
+)
 def test_files_of_every_product_are_read_by_its_description(tmp_path, name):
     (description,) = descriptions_named(f"census-2020-{name}")
     root = tmp_path / "files"
@@ -466,6 +469,7 @@ def least_squares(
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_dhc_folder_answers_questions_without_counts(tmp_path):
     """Men and women of a county, and its table P12, from State and County alone; against brute force."""

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.samples import every
 
 from tallyveil.api.beginning import write_country
 from tallyveil.files.between import checks_between
@@ -104,7 +103,8 @@ def test_the_programme_says_so(made):
         assert f"agreement {name} holds in every answer at {levels}" in units.checks
 
 
-@pytest.mark.parametrize(("sizes", "length"), every(2, [("tract", 11), ("block", 15)]))
+@pytest.mark.nightly
+@pytest.mark.parametrize(("sizes", "length"), [("tract", 11), ("block", 15)])
 def test_sizes_add_up_where_this_is_asked_for(made, tmp_path, sizes, length):
     """Other units for the published persons. Everything else agrees as well."""
     write_country(tmp_path / "people", blocks=12, people=900, schema="dhc", agree=True, sizes=sizes)

@@ -80,6 +80,7 @@ def units() -> dict[str, np.ndarray]:
 FEW = [name for name, query in UNITS.form.queries if UNITS.schema.query(query).size <= 5000]
 
 
+@pytest.mark.nightly
 def test_units_are_read_in_the_order_of_production(units, tmp_path, command):
     """Answers are those of the made-up units, up to noise; and the check of the import finds nothing wrong."""
     write_files(tmp_path / "files", units, FEW)

@@ -107,6 +107,7 @@ def test_the_parts_of_a_release_file(empty_folder):
     assert pl.read_parquet("bounds.parquet").rows() == [("a", 0, 40), ("c", 0, None)]
 
 
+@pytest.mark.nightly
 def test_the_commands_of_the_spine(empty_folder, monkeypatch, command):
     bounds, block = blocks_of("spine.md", "sh")
     lines = [line.partition("#")[0].split() for line in block.replace("\\\n", "").splitlines()]
@@ -121,6 +122,7 @@ def test_the_commands_of_the_spine(empty_folder, monkeypatch, command):
     assert len(bounds.replace("\\\n", "").splitlines()) == 5
 
 
+@pytest.mark.nightly
 def test_the_gaps_of_a_made_up_state(empty_folder, monkeypatch, command):
     """The page shows what the command prints, by its words."""
     bounds, _ = blocks_of("spine.md", "sh")

@@ -23,12 +23,34 @@ def release(make_small_inputs, tmp_path_factory):
     ).path
 
 
-@pytest.fixture(scope="module")
-def made(release, tmp_path_factory):
+def with_few_sweeps(patch):
+    """Chains of an eighth of the sweeps, whose draws are taken whether they agree or not."""
+    for name, value in (
+        *(("LEARNING", 8), ("FAR_SWEEPS", 2), ("ROWS", 2), ("MOST_ROWS", 4), ("FIRST_SWEEPS", 80)),
+        *(("MOST_REDUCTION", 1e9), ("LEAST_SIZE", 0.0), ("MOST_AT_SMALL", 1e9)),
+    ):
+        patch.setattr(sampling, name, value)
+    patch.setattr(job, "FIRST_SWEEPS", 80)
+
+
+def draws_of(release, out):
     """Draws of its blocks."""
-    out = tmp_path_factory.mktemp("made") / "draws"
     # With this seed the chains agree after half as many sweeps as with others.
     return tallyveil.make_draws(release, out, number=100, seed=2, experimental_blocks=True, workers=2)
+
+
+@pytest.fixture(scope="module")
+def made(release, tmp_path_factory):
+    """Draws of chains that need not agree: for what holds of every draw, and of the files."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_few_sweeps(patch)
+        return draws_of(release, tmp_path_factory.mktemp("made") / "draws")
+
+
+@pytest.fixture(scope="module")
+def agreed(release, tmp_path_factory):
+    """Draws of chains that agree."""
+    return draws_of(release, tmp_path_factory.mktemp("agreed") / "draws")
 
 
 def test_every_draw_agrees_with_invariants_and_bounds(release, made):
@@ -64,13 +86,14 @@ def test_tables_say_what_draws_say(made):
     )
     assert (blocks == draws).all()
     assert "too narrow" in repr(made)
-    assert made.description["convergence"]["reduction"] <= 1.01
 
 
-def test_draws_are_near_the_measurements_and_differ(release, made):
+@pytest.mark.nightly
+def test_draws_are_near_the_measurements_and_differ(release, agreed):
+    assert agreed.description["convergence"]["reduction"] <= 1.01
     opened = tallyveil.open(release)
     published = opened.table("Town", "age")["count"].to_numpy()
-    table = made.table("Town", "age")
+    table = agreed.table("Town", "age")
     errors = table["mean"].to_numpy() - published
     assert np.abs(errors).mean() < 3 * table["standard_deviation"].to_numpy().mean()
     assert (table["standard_deviation"].to_numpy() > 0).mean() > 0.9
@@ -102,19 +125,19 @@ def test_the_folder_says_what_it_is(release, made, tmp_path, command):
 
 
 @pytest.mark.nightly
-def test_the_command_makes_the_same_draws_with_one_thread(release, made, tmp_path, command):
-    arguments = ("--experimental-blocks", "--number", "100", "--workers", "1", "--json")
+def test_the_command_makes_the_same_draws_with_one_thread(release, agreed, tmp_path, command):
+    arguments = ("--experimental-blocks", "--number", "100", "--seed", "2", "--workers", "1", "--json")
     said = json.loads(command("draws", release, "--out", tmp_path / "d", *arguments))
     again = tallyveil.open_draws(tmp_path / "d", release)
-    assert again.values("Block", "age*home").equals(made.values("Block", "age*home"))
-    assert said["convergence"] == made.description["convergence"]
+    assert again.values("Block", "age*home").equals(agreed.values("Block", "age*home"))
+    assert said["convergence"] == agreed.description["convergence"]
 
 
 @pytest.mark.nightly
-def test_another_seed_gives_other_draws_of_the_same_law(release, made, tmp_path):
-    other = tallyveil.make_draws(release, tmp_path / "b", number=100, seed=2)
+def test_another_seed_gives_other_draws_of_the_same_law(release, agreed, tmp_path):
+    other = tallyveil.make_draws(release, tmp_path / "b", number=100, seed=3)
     assert other.description["geolevel"] == "Town"
-    first, second = made.table("Town", "age"), other.table("Town", "age")
+    first, second = agreed.table("Town", "age"), other.table("Town", "age")
     assert not first.equals(second)
     error = np.hypot(first["standard_deviation"].to_numpy(), second["standard_deviation"].to_numpy()) / 10
     # Draws of a chain are correlated, but not more than a few times.

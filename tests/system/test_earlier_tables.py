@@ -85,6 +85,7 @@ def test_an_earlier_release_is_reported_evaluated_and_asked_for_districts(earlie
         assert one.estimate == pytest.approx(other.estimate, abs=1e-9)
 
 
+@pytest.mark.nightly
 def test_an_earlier_release_opened_from_python_says_what_to_do(earlier, tmp_path):
     (earlier / "intervals" / "_manifest.json").rename(earlier / "intervals" / "manifest.json")
     release = tallyveil.open(earlier)

@@ -7,6 +7,7 @@ noise are 0 for its invariants, because the noise leaves these as they are, and 
 import polars as pl
 import pytest
 from tests.outer_worlds import write_units
+from tests.samples import nightly
 from tests.system.test_release_sums import BRANCH, write_reserve
 
 from tallyveil.noise.key import insecure_key
@@ -48,6 +49,8 @@ KINDS = {
     "towns are roots, Laplace noise": (FULL, *LAPLACE, "\n[spine]\nbypass = true\n"),
     "counts drawn on a lattice": (FULL, *DRAWN),
 }
+MORE_KINDS = ("with little budget", "parts are children", "parts are children, with little budget")
+"""What the other kinds go through as well."""
 
 
 def small(release, changes):
@@ -83,7 +86,7 @@ def require_exact(root):
     return checked
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [nightly(kind) if kind in MORE_KINDS else kind for kind in KINDS])
 def test_an_exact_number_is_its_own_interval(small_release, tmp_path, kind):
     path = small(small_release, KINDS[kind])
     out = run_release(load_plan(path), tmp_path / "out", test_key=KEY, workers=1).path

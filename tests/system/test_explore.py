@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
+from tests.samples import nightly
 from typer.testing import CliRunner
 
 import tallyveil
@@ -50,20 +51,25 @@ def release_of(path: Path, out: Path, form: str, key: bytes = bytes(32)) -> Path
 
 @pytest.fixture(scope="module")
 def releases(make_small_inputs, tmp_path_factory):
-    """A finished release of each form. A test that changes one changes a copy."""
+    """A finished release of each form but that with a spine of its own. A test that changes one changes a copy."""
     folder = tmp_path_factory.mktemp("releases")
     return {
         form: release_of(make_small_inputs(folder / f"inputs-{form}"), folder / form, form)
-        for form in ("plain", "entities", "spine")
+        for form in ("plain", "entities")
     }
 
 
-@pytest.fixture(scope="module", params=["plain", "entities", "spine"])
-def made(request, releases, tmp_path_factory):
+@pytest.fixture(scope="module", params=["plain", "entities", nightly("spine")])
+def made(request, releases, make_small_inputs, tmp_path_factory):
     """A release and its site."""
-    site = tmp_path_factory.mktemp(request.param) / "site"
-    make_site(releases[request.param], site)
-    return releases[request.param], site
+    folder, form = tmp_path_factory.mktemp(request.param), request.param
+    root = (
+        releases[form]
+        if form in releases
+        else release_of(make_small_inputs(folder / "inputs"), folder / "out", form)
+    )
+    make_site(root, folder / "site")
+    return root, folder / "site"
 
 
 def opened(root: Path) -> tallyveil.Release:
@@ -258,6 +264,7 @@ def test_several_areas_have_a_plural(made):
     assert set(many) == {kind["name"] for kind in content(site)["kinds"]}
 
 
+@pytest.mark.nightly
 def test_a_second_release_with_another_root(releases, make_small_inputs, tmp_path):
     """The geolevels that both have are compared, in either direction."""
     path = make_small_inputs(tmp_path / "b")
@@ -389,7 +396,8 @@ def test_a_table_without_areas_has_no_explorer(tmp_path):
     assert caught.value.code == "no-explorer"
 
 
-def test_a_map(small_release, tmp_path):
+@pytest.mark.parametrize("has_spine", [False, nightly(True)])
+def test_a_map(small_release, tmp_path, has_spine):
     """Points of the finest geounits become boxes of every area, and tiles of every kind."""
     pytest.importorskip("shapely", reason="needs the extra maps")
     write_entities(small_release.parent)
@@ -406,31 +414,29 @@ def test_a_map(small_release, tmp_path):
     points = json.dumps({"type": "FeatureCollection", "features": shapes})
     (small_release.parent / "points.geojson").write_text(points)
     text = small_release.read_text().replace("[geography]\n", '[geography]\ngeometry = "points.geojson"\n')
-    spine = with_shares(text) + 'entities = ["place"]\n' + ENTITIES + STEPS
-    for number, form in enumerate((text, spine)):
-        root = tmp_path / f"release-{number}"
-        path = small_release.with_name(f"{number}.toml")
-        path.write_text(form)
-        run_release(load_plan(path), root, test_key=bytes(32), workers=1)
-        site = tmp_path / f"site-{number}"
-        make_site(root, site)
-        described = content(site)
-        assert described["no_map"] is None
-        assert described["map"]["made_from"] == "points"
-        assert {entry["kind"] for entry in described["map"]["tiles"]} == set(range(len(described["kinds"])))
-        finest = chunks(site, described["kinds"][2], "list")["geocode"]
-        for kind in described["kinds"]:
-            own = chunks(site, kind, "list")
-            for row, entry in enumerate(own.iter_rows(named=True)):
-                if kind["type"] == "geolevel":
-                    inside = finest.slice(entry["first_finest"], entry["n_finest"])
-                else:
-                    members = chunks(site, kind, "members").filter(entity=row)["finest"]
-                    inside = finest.gather(members)
-                for code in inside:
-                    assert entry["west"] <= places[code][0] <= entry["east"]
-                    assert entry["south"] <= places[code][1] <= entry["north"]
-            assert list((site / "data" / "tiles" / str(kind["number"])).rglob("*.pbf"))
+    if has_spine:
+        text = with_shares(text) + 'entities = ["place"]\n' + ENTITIES + STEPS
+    small_release.write_text(text)
+    root, site = tmp_path / "release", tmp_path / "site"
+    run_release(load_plan(small_release), root, test_key=bytes(32), workers=1)
+    make_site(root, site)
+    described = content(site)
+    assert described["no_map"] is None
+    assert described["map"]["made_from"] == "points"
+    assert {entry["kind"] for entry in described["map"]["tiles"]} == set(range(len(described["kinds"])))
+    finest = chunks(site, described["kinds"][2], "list")["geocode"]
+    for kind in described["kinds"]:
+        own = chunks(site, kind, "list")
+        for row, entry in enumerate(own.iter_rows(named=True)):
+            if kind["type"] == "geolevel":
+                inside = finest.slice(entry["first_finest"], entry["n_finest"])
+            else:
+                members = chunks(site, kind, "members").filter(entity=row)["finest"]
+                inside = finest.gather(members)
+            for code in inside:
+                assert entry["west"] <= places[code][0] <= entry["east"]
+                assert entry["south"] <= places[code][1] <= entry["north"]
+        assert list((site / "data" / "tiles" / str(kind["number"])).rglob("*.pbf"))
 
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "explore.md").read_text()

@@ -80,6 +80,7 @@ def settings(folder: Path, provider: str, include: str = "") -> str:
     return str(path)
 
 
+@pytest.mark.nightly
 def test_a_release_needs_no_other_algorithm(small_release, tmp_path, command):
     words = ("run", small_release, "--insecure-test-key", "fips", "--quiet", "--out")
     command(*words, tmp_path / "usual")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.samples import nightly
 from tests.small_jobs import GAUSSIAN, households, stays, table
 from tests.system.test_non_interference import GROUPS, HOUSEHOLDS, SAFETAB, TABLE_RUN, persons
 
@@ -196,7 +197,7 @@ def with_texts(inputs, texts, folder):
     ("inputs", "job", "tables"),
     [
         (persons, SAFETAB, ("t1-us.parquet", "t2-us.parquet")),
-        (households, HOUSEHOLDS, ("t3-us.parquet", "t4-us.parquet")),
+        nightly(households, HOUSEHOLDS, ("t3-us.parquet", "t4-us.parquet")),
         # A grouping has the name of an attribute, and an attribute that of a measure.
         (
             partial(

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tallyveil.plans import guarantee
 from tallyveil.plans.guarantee import guarantee_of
@@ -38,6 +39,7 @@ def written(folder: Path) -> None:
     (folder / "facilities.txt").write_text("\n".join(facilities) + "\n")
 
 
+@pytest.mark.nightly
 def test_guide(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     # The exact epsilon of a spine with bypassed geounits takes ten seconds, and is tested where it is computed.

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.outer_worlds import blocks
+from tests.samples import nightly
 from tests.size_worlds import SIZES, write_sized_programme
 
 import tallyveil
@@ -77,7 +78,7 @@ def test_sizes_add_up_in_every_block(made):
     assert np.array_equal(homes["vacant"], vacant)
 
 
-@pytest.mark.parametrize(("geolevel", "length"), [("Town", 3), ("Region", 1)])
+@pytest.mark.parametrize(("geolevel", "length"), [("Town", 3), nightly("Region", 1)])
 def test_sizes_add_up_in_every_geounit_of_a_coarser_geolevel(made, tmp_path, geolevel, length):
     plan = plan_of(made, geolevel, ('geolevel = "Block"', f'geolevel = "{geolevel}"'))
     outcome = run_release(plan, tmp_path / "out", test_key=KEY, workers=1)
@@ -89,6 +90,7 @@ def test_sizes_add_up_in_every_geounit_of_a_coarser_geolevel(made, tmp_path, geo
     assert "adults" not in record
 
 
+@pytest.mark.nightly
 def test_counts_are_the_same_for_every_number_of_workers_and_from_the_folder(made, tmp_path):
     first = run_release(plan_of(made, "workers"), tmp_path / "1", test_key=KEY, workers=1)
     place = Path("histogram") / "Block.parquet"

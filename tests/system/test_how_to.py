@@ -36,6 +36,7 @@ def town(tmp_path, monkeypatch, command):
     return Path.cwd()
 
 
+@pytest.mark.nightly
 def test_pages(town, command):
     areas = run_python("areas.md")
     upper, lower = (areas[name].estimate(["work"]).to_frame() for name in ("upper", "lower"))

@@ -35,7 +35,7 @@ def arguments(release: Path, out: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("before", "first"),
-    every(6, [*((True, first) for first in range(1, 7)), *((False, first) for first in (4, 5, 6, 1, 2, 3))]),
+    every(12, [*((True, first) for first in range(1, 7)), *((False, first) for first in (4, 5, 6, 1, 2, 3))]),
 )
 def test_killed_at_every_write(small_release, tmp_path, killed_at, before, first):
     plan = load_plan(small_release)

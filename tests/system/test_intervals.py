@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from scipy.special import ndtri
 from tests.pages import require_readable, text_of
+from tests.samples import nightly
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.estimation.intervals.answers import level_variances, region_variances
@@ -112,7 +113,7 @@ def test_the_same_release_gives_the_same_bytes(run):
     assert (run / "report.html").read_bytes() == page
 
 
-@pytest.mark.parametrize("at", [1, 4, 11])
+@pytest.mark.parametrize("at", [nightly(1), nightly(4), 11])
 def test_interrupted_intervals_leave_the_earlier_ones(run, killed_at, at):
     make_intervals(run, tables=["total"], workers=1)
     before = contents(run / "intervals")

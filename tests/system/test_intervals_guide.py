@@ -39,6 +39,7 @@ def release(small_release, tmp_path, monkeypatch, capsys):
     return call
 
 
+@pytest.mark.nightly
 def test_guide(release, capsys):
     text = GUIDE.read_text()
     commands = re.search(r"```sh\n(.*?)```", text, re.DOTALL).group(1).splitlines()

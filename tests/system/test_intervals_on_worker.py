@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from tests.elsewhere import Elsewhere
+from tests.samples import nightly
 
 from tallyveil.api.beginning import write_country
 from tallyveil.cli.intervals import intervals as command
@@ -22,7 +23,7 @@ from tallyveil.storage.write import write_parquet
 KEY = insecure_key("intervals on worker")
 
 
-@pytest.fixture(scope="module", params=["full", "small"])
+@pytest.fixture(scope="module", params=["full", nightly("small")])
 def release(request, tmp_path_factory):
     """A release whose tables have one model, or a model each."""
     folder = tmp_path_factory.mktemp(request.param)

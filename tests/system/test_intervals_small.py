@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.outer_worlds import write_persons, write_units
+from tests.samples import nightly
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.estimation.intervals.questions import n_distinct_blocks
@@ -41,7 +42,7 @@ def edited(folder: Path, name: str, *pairs: tuple[str, str]) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=["persons", "units"])
+@pytest.fixture(scope="module", params=["persons", nightly("units")])
 def releases(request, tmp_path_factory):
     """A release that wrote all noisy answers, and the same one with small queries, both with intervals."""
     folder = tmp_path_factory.mktemp(request.param)

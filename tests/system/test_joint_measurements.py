@@ -9,6 +9,7 @@ import pytest
 
 import tallyveil
 from tallyveil.api.measured import Measurements
+from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
 
 COUNTIES = ("A1", "A2")
@@ -182,8 +183,10 @@ def test_the_joint_estimate_is_least_squares_over_both(folder, command):
 
     assert counts.probability_greater("male", "female") == pytest.approx(norm.cdf(z), abs=1e-3)
     assert all(item.is_as_stated for item in made.residuals())
-    release = tallyveil.estimate(made.path, folder / "release", workers=1)
-    assert release.table("State", "total")["count"].to_list() == [400]
+    release = estimate_release(open_measurements(made.path), folder / "release", workers=1).path
+    assert pl.read_parquet(release / "tables/geolevel=State/query=total/*.parquet")["count"].to_list() == [
+        400
+    ]
 
 
 @pytest.mark.parametrize(

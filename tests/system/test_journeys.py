@@ -58,6 +58,7 @@ def released(compiled_kernels, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_the_statistician_goes_from_a_csv_to_a_report(released):
     page = json.loads(python(released, START, "report", "release", "--json"))["page"]
     text = (released / page).read_text()
@@ -89,6 +90,7 @@ except tallyveil.TallyveilError as error:
 """
 
 
+@pytest.mark.nightly
 def test_the_researcher_works_in_a_notebook(released):
     said = python(released, RESEARCHER)
     assert "mean absolute error" in said
@@ -173,6 +175,7 @@ print(f"{len(one):,} rows, {one['count'].sum():,} in all tables")
 """
 
 
+@pytest.mark.nightly
 def test_the_data_user_reads_with_polars_and_duckdb(released):
     """Also where neither the compiler, nor scipy, nor what draws reports is installed."""
     pytest.importorskip("duckdb")
@@ -188,6 +191,7 @@ cat(nrow(counts), sum(counts$count[counts$geolevel == "Town" & counts$query == "
 """
 
 
+@pytest.mark.nightly
 def test_the_data_user_reads_with_r(released):
     if shutil.which("Rscript") is None:
         pytest.skip("needs R: there is no Rscript on the path")

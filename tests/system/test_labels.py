@@ -67,6 +67,7 @@ def test_the_page_has_every_language_and_asks_for_nothing(release):
     assert not re.search(r"<script|src=|https?://(?!www\.w3\.org)", page)
 
 
+@pytest.mark.nightly
 def test_the_page_of_errors_has_every_language(make_small_inputs, tmp_path, command):
     path = make_small_inputs(tmp_path)
     path.write_text(path.read_text() + LABELS)

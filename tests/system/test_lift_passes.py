@@ -119,6 +119,7 @@ def test_workers_and_interruptions_change_nothing(world, tmp_path, monkeypatch):
             assert (tmp_path / name / place).read_bytes() == (outcome.path / place).read_bytes()
 
 
+@pytest.mark.nightly
 def test_measuring_and_estimating_apart_gives_the_same_counts(world, tmp_path):
     folder, outcome = world
     path = folder / "full.toml"

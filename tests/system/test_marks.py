@@ -18,6 +18,7 @@ import openpyxl
 import polars as pl
 import pytest
 from tests import toy_country as toy
+from tests.samples import nightly
 from tests.signing import sign
 from tests.unit.files.test_manifest import DECLARATION
 from tests.unit.products.dhc.tables.test_publication import make_release
@@ -106,15 +107,18 @@ def manifests(root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{path.parent.name}/{path.name}", json.loads(path.read_text())
 
 
-@pytest.fixture(params=STATES)
-def state(request) -> str:
-    return request.param
+def states(in_suite: str) -> pytest.MarkDecorator:
+    """Both states of a release. One is in the suite: what is said of either comes from the same lines."""
+    return pytest.mark.parametrize(
+        "state", [state if state == in_suite else nightly(state) for state in STATES]
+    )
 
 
 def key_of(state: str) -> tuple[str, ...]:
     return KEY if state == "test key" else ()
 
 
+@states("evaluated")
 def test_a_release_and_what_follows_from_it(outputs, state, small_release, tmp_path):
     command, out = outputs.command, tmp_path / "out"
     run = ("run", small_release, "--out", out, *key_of(state))
@@ -213,6 +217,7 @@ def test_measurements(outputs, small_release, tmp_path):
     outputs.require(TEST_KEY, protected=False)
 
 
+@states("test key")
 def test_a_programme(outputs, state, small_release, tmp_path):
     command, out = outputs.command, tmp_path / "out"
     homes = small_release.read_text().replace('name = "people"', 'name = "homes"\nunit = "household"')
@@ -269,6 +274,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("product", RECORDS)
+@states("evaluated")
 def test_publications(outputs, state, product, tmp_path, monkeypatch):
     # The folder is written by hand and has no plan that a run would write.
     monkeypatch.setattr(publication, "with_guarantee", lambda _, manifest: manifest)
@@ -327,6 +333,7 @@ def require_signature(made: Any, signed: str) -> None:
     assert tallyveil.verify(made.path).wrong == ()
 
 
+@states("test key")
 def test_safetab(outputs, state, tmp_path):
     out = tmp_path / "out"
     params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(300))
@@ -338,6 +345,8 @@ def test_safetab(outputs, state, tmp_path):
     require_product(outputs, state, out, run, evaluate)
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("state", STATES)
 def test_safetab_groups(outputs, state, tmp_path):
     example = ROOT / "examples" / "hospital_stays"
     module_of(example / "make_stays.py", "make_stays_marks").write_stays(tmp_path / "stays.csv", 300)
@@ -375,6 +384,7 @@ distance = "4"
 """
 
 
+@states("test key")
 def test_a_table(outputs, state, tmp_path):
     (tmp_path / "table.toml").write_text(TABLE)
     pl.DataFrame({"county": list("AABBCC"), "sex": list("fm" * 3), "n": [3, 4, 5, 6, 7, 8]}).write_csv(

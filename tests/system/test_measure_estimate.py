@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.errors import ConfigError, SchemaError, StoreError
@@ -58,6 +59,18 @@ def measured(measured_once, small_release, tmp_path):
     return Path(shutil.copytree(measured_once, tmp_path / "measured"))
 
 
+@pytest.fixture(scope="module")
+def estimated_once(measured_once, tmp_path_factory):
+    """A finished estimate of the measurements, for copies alone."""
+    return estimate(measured_once, tmp_path_factory.mktemp("estimated") / "made").path
+
+
+@pytest.fixture
+def estimated(estimated_once, tmp_path):
+    """A finished estimate, which a test may change."""
+    return Path(shutil.copytree(estimated_once, tmp_path / "made"))
+
+
 def with_spine(release: Path) -> None:
     write_entities(release.parent)
     text = release.read_text()
@@ -84,7 +97,7 @@ def as_it_is(release: Path) -> None:
     """Change nothing."""
 
 
-@pytest.mark.parametrize("change", [as_it_is, with_spine, with_bypassing, with_lattice])
+@pytest.mark.parametrize("change", [as_it_is, *map(nightly, (with_spine, with_bypassing, with_lattice))])
 def test_estimating_measurements_gives_the_numbers_of_a_run(small_release, tmp_path, change):
     change(small_release)
     plan = load_plan(small_release)
@@ -143,6 +156,7 @@ def test_a_protected_run_gives_a_protected_estimate(small_release, tmp_path):
     )  # it follows from public files
 
 
+@pytest.mark.nightly
 def test_the_command_needs_no_confidential_module(measured, tmp_path):
     script = (
         "import sys; from tallyveil.cli.main import main\n"
@@ -161,13 +175,12 @@ def test_the_command_needs_no_confidential_module(measured, tmp_path):
     assert (tmp_path / "made" / "report.html").is_file()
 
 
-def test_killed_at_any_write_it_goes_on(measured, tmp_path, killed_at):
-    expected = estimate(measured, tmp_path / "whole")
-    for number in (1, 4, 7, 12, 27):
-        out = tmp_path / f"killed-{number}"
-        assert killed_at(number, lambda out=out: estimate(measured, out))
-        made = estimate(measured, out)
-        assert made.manifest.digests == expected.manifest.digests
+@pytest.mark.parametrize("number", [nightly(1), 4, nightly(7), nightly(12), 27])
+def test_killed_at_any_write_it_goes_on(measured, estimated_once, tmp_path, killed_at, number):
+    out = tmp_path / "killed"
+    assert killed_at(number, lambda: estimate(measured, out))
+    made = estimate(measured, out)
+    assert made.manifest.digests == read_manifest(estimated_once).digests
 
 
 def test_an_interrupted_estimate_refuses_other_settings(measured, tmp_path, killed_at):
@@ -226,7 +239,7 @@ def test_two_processes_cannot_share_a_folder(measured, tmp_path, killed_at):
     assert not estimate(measured, out).already_finished
 
 
-def test_the_estimation_can_be_another_one(measured, tmp_path):
+def test_the_estimation_can_be_another_one(measured, estimated_once, tmp_path):
     (tmp_path / "one.toml").write_text(ONE_PASS)
     other = load_estimation(tmp_path / "one.toml", open_measurements(measured).plan)
     made = estimate(measured, tmp_path / "made", other)
@@ -234,8 +247,7 @@ def test_the_estimation_can_be_another_one(measured, tmp_path):
     assert plan["estimation"]["Town"]["passes"] == [["total", "grown", "age*home"]]
     assert made.manifest.body["plan"] == plan
     assert made.manifest.plan_digest != read_manifest(measured).plan_digest
-    same = estimate(measured, tmp_path / "same")
-    counts = [pl.read_parquet(one.path / "histogram" / "Block.parquet") for one in (made, same)]
+    counts = [pl.read_parquet(path / "histogram" / "Block.parquet") for path in (made.path, estimated_once)]
     assert not counts[0].equals(counts[1])
     with pytest.raises(StoreError, match="another plan"):
         estimate(measured, made.path)
@@ -299,7 +311,9 @@ def retold(folder: Path, **changes) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_a_measurement_that_is_changed_once_the_folder_was_opened_is_refused(measured, tmp_path):
+def test_a_measurement_that_is_changed_once_the_folder_was_opened_is_refused(
+    measured, estimated_once, tmp_path
+):
     opened = open_measurements(measured)
     path = measured / "measurements" / "Block" / "total" / "part-00000.parquet"
     data, tags = path.read_bytes(), pl.read_parquet_metadata(path)
@@ -310,7 +324,7 @@ def test_a_measurement_that_is_changed_once_the_folder_was_opened_is_refused(mea
     assert caught.value.code == "release-damaged"
     path.write_bytes(data)
     made = estimate(measured, tmp_path / "made")  # what was made before the change is kept and right
-    assert made.manifest.digests == estimate(measured, tmp_path / "whole").manifest.digests
+    assert made.manifest.digests == read_manifest(estimated_once).digests
 
 
 def test_measurements_of_a_test_key_do_not_pass_for_protected_ones(measured):
@@ -346,18 +360,16 @@ def test_unfinished_measurements_are_refused_and_go_on(small_release, tmp_path, 
     assert made.manifest.run == whole.manifest.run
 
 
-def test_folders_of_other_commands_are_not_taken_for_ones_own(small_release, measured, tmp_path):
+def test_folders_of_other_commands_are_not_taken_for_ones_own(measured, estimated, small_run, tmp_path):
     plan = load_plan(tmp_path / "copy" / "release.toml")
-    made = estimate(measured, tmp_path / "made").path
     for act in (run_release, measure_release):
         with pytest.raises(StoreError) as caught:
-            act(plan, made, test_key=KEY)
+            act(plan, estimated, test_key=KEY)
         assert caught.value.code == "folder-taken"
     with pytest.raises(StoreError, match="three different things"):
         run_release(plan, measured, test_key=KEY)
-    whole = run_release(plan, tmp_path / "whole", test_key=KEY).path
     with pytest.raises(StoreError, match="three different things"):
-        estimate(measured, whole)
+        estimate(measured, small_run)
     with pytest.raises(StoreError):
         estimate(measured, measured)
 
@@ -459,22 +471,20 @@ def test_a_plan_that_does_not_give_the_spend_of_the_ledger_is_refused(measured, 
     ("key", "other"),
     [("lines", 1), ("lines", 4), ("sha256", "0" * 64)],
 )
-def test_what_an_estimate_says_of_its_measurements_is_held_to_the_ledger(measured, tmp_path, key, other):
-    made = estimate(measured, tmp_path / "made").path
-    body = json.loads((made / "manifest.json").read_text())["body"]
+def test_what_an_estimate_says_of_its_measurements_is_held_to_the_ledger(estimated, key, other):
+    body = json.loads((estimated / "manifest.json").read_text())["body"]
     body["estimated_from"]["ledger"][key] = other
-    retold(made, body=body)
+    retold(estimated, body=body)
     with pytest.raises(StoreError, match="estimated_from") as caught:
-        read_manifest(made)
+        read_manifest(estimated)
     assert caught.value.code == "release-damaged"
 
 
-def test_an_estimate_of_itself_is_refused(measured, tmp_path):
-    made = estimate(measured, tmp_path / "made").path
-    manifest = json.loads((made / "manifest.json").read_text())
-    retold(made, run=manifest["body"]["estimated_from"]["run"])
+def test_an_estimate_of_itself_is_refused(estimated):
+    manifest = json.loads((estimated / "manifest.json").read_text())
+    retold(estimated, run=manifest["body"]["estimated_from"]["run"])
     with pytest.raises(StoreError, match="estimated_from"):
-        read_manifest(made)
+        read_manifest(estimated)
 
 
 @pytest.mark.parametrize("place", ["bounds/00.parquet", "invariants/00.parquet", "geography.parquet"])
@@ -492,6 +502,7 @@ def test_a_file_that_changes_while_the_folder_is_opened_is_refused(measured, mon
     assert caught.value.code == "release-damaged"
 
 
+@pytest.mark.nightly
 def test_drawn_counts_are_those_that_were_checked(small_release, tmp_path):
     with_lattice(small_release)
     measured = measure_release(load_plan(small_release), tmp_path / "measured", test_key=KEY).path

@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 GUIDE = (Path(__file__).parents[2] / "docs" / "measure-and-estimate.md").read_text()
 
 
+@pytest.mark.nightly
 def test_guide(small_release, monkeypatch, command):
     monkeypatch.chdir(small_release.parent)
     commands = re.findall(r"^tallyveil (.*)$", GUIDE, re.MULTILINE)

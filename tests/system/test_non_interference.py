@@ -22,6 +22,7 @@ from tests import outer_worlds
 from tests import toy_country as toy
 from tests.non_interference import NOW, SAID, WRITTEN, Command, World, differences
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
+from tests.samples import nightly
 from tests.small_jobs import COUNTRY, GAUSSIAN, dhc, households, redistricting, stays, table
 from tests.system import test_households as homes
 
@@ -286,8 +287,6 @@ def both(*writers: Callable[[Path], object]) -> Callable[[Path], None]:
     return act
 
 
-nightly = partial(pytest.param, marks=pytest.mark.nightly)
-
 PLAIN = {
     ReleaseKind.TOPDOWN: Case(small(), crowded, (RUN, TABLES, SITE, ("report", "out"), ("status", "out"))),
     ReleaseKind.MEASUREMENTS: Case(small(FULL), crowded, (MEASURE,), ReleaseKind.MEASUREMENTS),
@@ -391,7 +390,7 @@ def leak_into_manifest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(once, "_manifest", leaking)
 
 
-@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("kind", [kind if kind is ReleaseKind.SUBSPACE else nightly(kind) for kind in PLAIN])
 def test_a_number_in_the_manifest_is_found(kind, world, monkeypatch):
     leak_into_manifest(monkeypatch)
     case = replace(PLAIN[kind], commands=PLAIN[kind].commands[:1])

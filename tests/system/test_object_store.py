@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.object_store import ObjectStore
+from tests.samples import nightly
 
 import tallyveil
 from tallyveil.errors import StoreError, TallyveilError
@@ -147,7 +148,7 @@ def test_a_copy_goes_there_and_back(out, store, tmp_path):
     assert read_manifest(back, *ReleaseKind).run == made.manifest.run
 
 
-@pytest.mark.parametrize("number", [1, 8, 28])
+@pytest.mark.parametrize("number", [nightly(1), 8, nightly(28)])
 def test_an_interrupted_copy_is_known_and_goes_on(out, store, tmp_path, number):
     written = []
 
@@ -286,6 +287,7 @@ def test_from_python(small_release, store, out):
     assert not Path("s3:").exists()
 
 
+@pytest.mark.nightly
 def test_the_page_of_the_documentation(small_release, store, command, tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "object-stores.md").read_text()
     (toml,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)

@@ -16,6 +16,7 @@ import pytest
 from tests.elsewhere import Elsewhere
 from tests.lift_worlds import write_homes, write_world
 from tests.outer_worlds import write_persons
+from tests.samples import nightly
 
 from tallyveil.api.beginning import write_country
 from tallyveil.errors import SolverError
@@ -43,7 +44,7 @@ def digests(outcome: Any) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def country(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("country")
-    write_country(folder, blocks=150, people=5000, schema="race-age", seed=3)
+    write_country(folder, blocks=40, people=1000, schema="race-age", seed=3)
     return folder / "release.toml"
 
 
@@ -58,7 +59,7 @@ def country(tmp_path_factory) -> Path:
             '[estimation]\nblocks = "allocation"\n[outputs]\nmeasurements = "support"\n',
             {"measure", "sweep", "families", "allocation", "microdata", "tables", "checks"},
         ),
-        (
+        nightly(
             '[estimation]\nvalues = "own"\n[outputs]\nmeasurements = "support"\n',
             {"measure", "families", "microdata", "tables", "checks"},
         ),

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tallyveil.plans.from_toml.aims import AimsFile
 
@@ -12,6 +13,7 @@ PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "optimal-shares.md").read_text()
 
 
+@pytest.mark.nightly
 def test_the_example_gives_what_the_page_shows(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (release,) = re.findall(r"```toml\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
@@ -41,6 +43,7 @@ def test_every_key_is_on_the_page():
     assert float(file.target[0].deviation()) < 10 / 1.95
 
 
+@pytest.mark.nightly
 def test_the_live_categories_of_published_counts(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (release,) = re.findall(r"```toml\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)

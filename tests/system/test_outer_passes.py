@@ -123,6 +123,7 @@ def with_measurements(folder: Path, which: str) -> ReleasePlan:
     return load_plan(path)
 
 
+@pytest.mark.nightly
 def test_measuring_and_estimating_apart_gives_the_same_counts(persons, tmp_path):
     folder, outcome = persons
     plan = with_measurements(folder, "full")
@@ -134,6 +135,7 @@ def test_measuring_and_estimating_apart_gives_the_same_counts(persons, tmp_path)
     assert estimated.manifest.body["agreement"] == outcome.manifest.body["agreement"]
 
 
+@pytest.mark.nightly
 def test_measurements_on_the_support_are_those_that_the_passes_used(persons, tmp_path):
     folder, outcome = persons
     full = run_release(with_measurements(folder, "full"), tmp_path / "full", test_key=KEY, workers=1)
@@ -150,7 +152,7 @@ def test_measurements_on_the_support_are_those_that_the_passes_used(persons, tmp
 
 
 @pytest.mark.parametrize(
-    ("world", "first"), every(4, [*product(["persons"], (5, 6, 7, 8)), *product(["units"], (6, 5, 7, 8))])
+    ("world", "first"), every(8, [*product(["persons"], (5, 6, 7, 8)), *product(["units"], (6, 5, 7, 8))])
 )
 def test_neither_threads_nor_kills_change_a_byte(world, first, request, tmp_path, killed_at):
     """At each fourth write: after the file is written at odd numbers, before it at even ones."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 from tallyveil.accounting.costs import rho_of
 from tallyveil.accounting.ledger.file import read_ledger
@@ -88,7 +89,7 @@ groups = { old = ["old"] }
     assert 0 < errors["olds"] <= float(law("Region", "olds").variance) ** 0.5
 
 
-@pytest.mark.parametrize("measurements", ["full", "support"])
+@pytest.mark.parametrize("measurements", ["full", nightly("support")])
 def test_a_whole_release(overlapping, tmp_path, measurements):
     text = overlapping.read_text()
     overlapping.write_text(text + f'measurements = "{measurements}"\n')
@@ -136,6 +137,7 @@ def check_errors(errors: pl.DataFrame, people: Path, root: Path) -> None:
     assert row["relative_l1"] == pytest.approx(sum(wanted) / total)
 
 
+@pytest.mark.nightly
 def test_estimating_later_gives_the_same_counts(overlapping, tmp_path):
     run_release(load_plan(overlapping), tmp_path / "out", test_key=KEY, workers=1)
     measure_release(load_plan(overlapping), tmp_path / "measured", test_key=KEY)
@@ -187,6 +189,7 @@ def write_example(tmp_path: Path) -> Path:
     return release
 
 
+@pytest.mark.nightly
 def test_the_example_publishes_races_alone_or_in_combination(tmp_path):
     root = tmp_path / "out"
     plan = load_plan(write_example(tmp_path))

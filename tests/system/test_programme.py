@@ -12,7 +12,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers import Cipher
 from tests.outer_worlds import write_persons
 from tests.pages import require_readable, text_of
-from tests.samples import every
+from tests.samples import every, nightly
 
 import tallyveil
 from tallyveil.accounting import compose
@@ -163,6 +163,7 @@ class TestFinished:
         assert again.content["releases"][0]["manifest_sha256"] != before[0]["manifest_sha256"]
         assert again.content["releases"][1] == before[1]
 
+    @pytest.mark.nightly
     def test_a_programme_may_grow(self, finished, programme, files):
         first = json.loads((finished / "programme.json").read_text())
         third = (files / "homes.toml").read_text().replace('name = "homes"', 'name = "third"', 1)
@@ -212,7 +213,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 class TestInterrupted:
-    @pytest.mark.parametrize("number", every(15, range(1, 60)))
+    @pytest.mark.parametrize("number", every(30, range(1, 60)))
     def test_killed_at_a_write(self, made_once, programme, tmp_path, killed_at, number):
         out = tmp_path / "R"
         assert killed_at(number, lambda: run(programme, out))
@@ -224,7 +225,7 @@ class TestInterrupted:
         for name, was_finished in before.items():
             assert made.releases[name].already_finished == was_finished
 
-    @pytest.mark.parametrize("place", ["write", "begin", "programme", "remove"])
+    @pytest.mark.parametrize("place", ["write", *map(nightly, ("begin", "programme", "remove"))])
     def test_killed_between_the_releases(self, stopped, programme, monkeypatch, place):
         """Before a release is entered, before it begins, before the programme is stated, before the end."""
         with monkeypatch.context() as patch:
@@ -258,7 +259,7 @@ class TestInterrupted:
         programme_of(files, ("homes", "homes.toml"))
         assert "is not in the file any more" in str(error_of(programme, stopped))
 
-    @pytest.mark.parametrize("place", ["write", "begin"])
+    @pytest.mark.parametrize("place", ["write", nightly("begin")])
     def test_a_release_that_has_not_spent_may_change(self, stopped, programme, files, monkeypatch, place):
         with monkeypatch.context() as patch:
             kill_at(patch, place)
@@ -291,7 +292,7 @@ class TestInterrupted:
         assert "from a copy: a new folder would draw new noise, which is a new spend" in str(error)
         assert contents(stopped) == before
 
-    @pytest.mark.parametrize("lost", ["private/programme.json", "private"])
+    @pytest.mark.parametrize("lost", [nightly("private/programme.json"), "private"])
     def test_what_it_has_kept_may_be_lost(self, stopped, programme, lost, tmp_path):
         """The folder of a release that has spent is not taken for one of something else."""
         kept = shutil.copytree(stopped, tmp_path / "copy")
@@ -461,6 +462,7 @@ def test_commands(programme, tmp_path, command, monkeypatch):
         tallyveil.open("R")
 
 
+@pytest.mark.nightly
 def test_guide(tmp_path, monkeypatch, command):
     """The example of docs/programme.md works as it is written."""
     monkeypatch.chdir(tmp_path)
@@ -548,6 +550,7 @@ class TestAgreeing:
         assert caught.value.code == "agreement-unprotected"
         assert not (tmp_path / "R").exists()
 
+    @pytest.mark.nightly
     def test_outer_passes_need_counts_of_every_record(self, tmp_path):
         """It is known before the first spend that what the earlier release will publish is not enough."""
         folder = tmp_path / "inputs"

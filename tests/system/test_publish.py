@@ -54,6 +54,7 @@ def few_queries(text: str, levels: tuple[str, ...]) -> str:
     return f'{text[:start]}rho = "2"\ndelta = "1e-10"\n\n{strategy}{text[stop:]}'
 
 
+@pytest.mark.nightly
 def test_guide(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
@@ -293,6 +294,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("at", [1, 30])
 def test_a_killed_publication_is_finished_by_the_same_command(country, tmp_path, killed_at, at):
     """What the first left does not stay, though the second publishes fewer files; before that it is no publication."""

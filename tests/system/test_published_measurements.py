@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 from tallyveil.api.beginning import write_country
 from tallyveil.cli.measurements import import_files
@@ -64,6 +65,7 @@ def assert_same(one: dict[str, pl.DataFrame], other: dict[str, pl.DataFrame]) ->
     assert [name for name, table in one.items() if not table.equals(other[name])] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_guide_and_the_numbers_of_the_run(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
@@ -311,12 +313,12 @@ def test_what_is_wrong_with_the_files_is_named(published, tmp_path, harm):
     assert not (tmp_path / "imported" / "manifest.json").exists()
 
 
-def test_killed_at_any_write_the_import_goes_on(units, tmp_path, killed_at):
+@pytest.mark.parametrize("number", [nightly(3), 6, nightly(9)])
+def test_killed_at_any_write_the_import_goes_on(units, tmp_path, killed_at, number):
     whole = read_manifest(imported(units / "published", tmp_path / "whole"))
-    for number in (3, 6, 9):
-        out = tmp_path / f"killed-{number}"
-        assert killed_at(number, lambda out=out: imported(units / "published", out))
-        assert read_manifest(imported(units / "published", out)).digests == whole.digests
+    out = tmp_path / "killed"
+    assert killed_at(number, lambda: imported(units / "published", out))
+    assert read_manifest(imported(units / "published", out)).digests == whole.digests
 
 
 def test_an_import_keeps_to_its_folder(units, published, tmp_path):

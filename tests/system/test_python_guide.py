@@ -4,9 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 GUIDE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
 
 
+@pytest.mark.nightly
 def test_guide(small_release, monkeypatch):
     monkeypatch.chdir(small_release.parent)
     examples = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)

@@ -6,6 +6,7 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import pytest
 
 import tallyveil
 
@@ -13,6 +14,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "readers.md").read_text(encoding="
 COLUMNS = ["geocode", "name", "home", "count", "standard_error"]
 
 
+@pytest.mark.nightly
 def test_every_tool_gives_the_same_answer(edit, small_release, tmp_path, monkeypatch):
     edit("[geography]\n", '[geography]\nnames = "names.csv"\n')
     names = pl.DataFrame({"geolevel": ["Town"], "geocode": ["P01"], "name": ["Sand"]})

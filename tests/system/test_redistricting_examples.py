@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.pages import text_of
+from tests.samples import nightly
 
 import tallyveil
 from tallyveil.accounting.numbers import at_most
@@ -134,7 +135,9 @@ def sums(frame: pl.DataFrame, digits: int) -> dict[str, int]:
     return {code: count for code, count in by_area.iter_rows() if count}
 
 
-@pytest.mark.parametrize("name", [name for name in PERSONS if name != "one_state"])
+@pytest.mark.parametrize(
+    "name", ["national_spine", *map(nightly, ("national", "puerto_rico", "puerto_rico_spine"))]
+)
 def test_a_file_of_persons_runs_and_keeps_what_it_promises(name, country, tmp_path):
     data, outcome = run_example(name, country, tmp_path)
     facilities = pl.read_parquet(data / "facilities.parquet").with_columns(pl.col("hhgq").cast(pl.String))
@@ -178,6 +181,7 @@ def proved(command, *folders):
     return json.loads(command("account", "total", *folders, "--json"))["epsilon"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["persons", "units"])
 def test_every_headline_is_what_account_total_proves(name, published, command):
     """On this spine paths are of more than four kinds, and epsilon differs from that by rho by four per cent."""
@@ -200,6 +204,7 @@ def test_every_headline_is_what_account_total_proves(name, published, command):
     assert alone["epsilon"] == epsilon
 
 
+@pytest.mark.nightly
 def test_the_headline_of_a_programme_is_what_account_total_proves(published, command):
     out, programme = published
     epsilon = proved(command, out / "persons", out / "units")
@@ -214,15 +219,16 @@ def test_the_headline_of_a_programme_is_what_account_total_proves(published, com
     assert "the exact epsilon follows from it" in command("plan", programme)
 
 
-def test_a_plan_says_that_the_exact_epsilon_follows(published, command):
+def test_a_plan_says_that_the_exact_epsilon_follows(command):
     """Before the geography is opened, nobody knows which geounits are bypassed."""
-    file = published[1].with_name("national_spine.toml")
-    stated = json.loads(command("plan", file, "--json"))["privacy"]
+    stated = json.loads(command("plan", EXAMPLES / "national_spine.toml", "--json"))["privacy"]
     assert stated["epsilon"] == stated["classical_epsilon"]
     assert stated["statement"].endswith("follows from the geography (plan --read-geography, run)")
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize(
+    "name", [name if name == "national_units_spine" else nightly(name) for name in UNITS]
+)
 def test_a_file_of_units_runs_and_keeps_what_it_promises(name, country, tmp_path):
     data, outcome = run_example(name, country, tmp_path)
     blocks = pl.read_parquet(outcome.path / "histogram" / "Block.parquet")

@@ -251,6 +251,7 @@ def test_a_finished_release_is_left_alone(outcome, small_release):
     assert {p: p.stat().st_mtime_ns for p in outcome.path.rglob("*")} == before
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mechanism", ["discrete_gaussian", "discrete_laplace"])
 def test_more_budget_means_less_error(edit, tmp_path, mechanism):
     release = edit("rho = ", "epsilon = " if mechanism == "discrete_laplace" else "rho = ")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.samples import nightly
 from typer.testing import CliRunner
 
 from tallyveil.accounting import proved
@@ -147,7 +148,7 @@ def test_the_ledger_spends_the_whole_once_for_every_kind_of_path(outcome):
     assert record["rule"] == "single_child"
 
 
-@pytest.fixture(params=[50, 1])
+@pytest.fixture(params=[50, nightly(1)])
 def few(request, monkeypatch):
     """Up to how many ways are composed one by one; nothing computed with another number is kept for other tests."""
 
@@ -213,7 +214,7 @@ def test_files_hold_the_measured_geounits_alone_with_their_own_variances(release
             np.testing.assert_allclose(variances, wanted, rtol=2e-4)  # discrete laws of variance 1 and more
 
 
-@pytest.mark.parametrize("kept", ["full", "support"])
+@pytest.mark.parametrize("kept", ["full", nightly("support")])
 def test_every_family_is_estimated_with_the_variances_of_its_children(edit, release, tmp_path, kept):
     """Each family solved by itself, with a dense row of variances read from the files, gives the published counts."""
     edit("[estimation.passes]", '[estimation]\nvalues = "own"\n\n[estimation.passes]')

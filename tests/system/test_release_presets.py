@@ -72,7 +72,7 @@ def write_release(country, made, spine, name, *, rooted, invariant):
     return path
 
 
-@pytest.mark.parametrize("name", every(3, spine_preset_names()))
+@pytest.mark.parametrize("name", every(6, spine_preset_names()))
 def test_production_spines_run(country, tmp_path, name):
     preset = load_spine_preset(name)
     rooted = "us" if name.endswith("-us") else "state-rooted"
@@ -135,6 +135,7 @@ class Warned(SilentObserver):
         self.said.append(message)
 
 
+@pytest.mark.nightly
 def test_a_family_that_the_release_does_not_name_is_seen(country, tmp_path):
     """Block groups by place alone: districts and published block groups get less exact, and everything says so."""
     made = ("State", "County", "Tract", "Block_Group", "Block")
@@ -203,6 +204,7 @@ def test_cuts_keep_the_entities_as_geounits(country, tmp_path):
     )
 
 
+@pytest.mark.nightly
 def test_groups_by_variance_below_a_state_whose_total_is_published(country):
     """The State is no root here: its exact total stands as a measurement far more exact than all others."""
     made = ("US", "State", "County", "Tract", "Block_Group", "Block")

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.reserve_spine import entities_of
+from tests.samples import nightly
 
 import tallyveil.storage.write as writing
 from tallyveil.compare.attack_job import attack
@@ -211,6 +212,7 @@ def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):
     assert "reserve" in write_evaluation_report(outcome.path, evaluation).read_text()
 
 
+@pytest.mark.nightly
 def test_attacks_succeed_on_a_release_with_an_epsilon_of_1000_on_the_same_spine(
     outcome, spine_release, tmp_path
 ):
@@ -224,13 +226,11 @@ def test_attacks_succeed_on_a_release_with_an_epsilon_of_1000_on_the_same_spine(
     assert nearly > 0.8
 
 
-def test_killed_and_resumed_is_the_same_release(spine_release, tmp_path, killed_at):
-    plan = load_plan(spine_release)
-    expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY).path)
-    for number in (9, 20, 45):
-        out = tmp_path / f"killed-{number}"
-        assert killed_at(number, lambda out=out: run_release(plan, out, test_key=KEY))
-        assert contents(run_release(plan, out, test_key=KEY).path) == expected
+@pytest.mark.parametrize("number", [nightly(9), 20, nightly(45)])
+def test_killed_and_resumed_is_the_same_release(spine_release, outcome_once, tmp_path, killed_at, number):
+    plan, out = load_plan(spine_release), tmp_path / "killed"
+    assert killed_at(number, lambda: run_release(plan, out, test_key=KEY))
+    assert contents(run_release(plan, out, test_key=KEY).path) == contents(outcome_once.path)
 
 
 def test_changed_entities_cannot_resume(spine_release, tmp_path, monkeypatch):
@@ -323,6 +323,7 @@ def test_a_cut_geolevel_with_an_invariant_is_told_how_to_be_mended(spine_release
     assert caught.value.code == "not-on-spine"
 
 
+@pytest.mark.nightly
 def test_overlapping_entities_have_tables_and_part_blocks(spine_release, tmp_path):
     """A block may be in two service areas; both count it, and what shares both is a group."""
     blocks = pl.read_parquet(spine_release.parent / "geography.parquet")["geocode"].to_list()

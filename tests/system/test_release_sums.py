@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 import tallyveil
 import tallyveil.postprocess.publish as running
@@ -68,7 +69,7 @@ def write_regions(folder, slack: int = 3) -> None:
     ).write_parquet(folder / "regions.parquet")
 
 
-@pytest.fixture(params=["roots", "children"])
+@pytest.fixture(params=[nightly("roots"), "children"])
 def release(small_release, request):
     """The regions are cut; they are roots, or children of one nation."""
     folder = small_release.parent
@@ -373,7 +374,7 @@ def test_the_total_of_one_region_in_two_parts_is_exact(release, tmp_path):
     assert share.lower < share.published < share.upper
 
 
-@pytest.mark.parametrize("shape", ["none inside", "one block inside", "whole regions"])
+@pytest.mark.parametrize("shape", [nightly("none inside"), "one block inside", nightly("whole regions")])
 def test_regions_of_one_part_and_parts_without_people(release, tmp_path, shape):
     folder = release.parent
     frame = pl.read_parquet(folder / "entities.parquet")

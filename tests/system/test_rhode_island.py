@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
@@ -17,6 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "rhode_island"
 EXAMPLE = EXAMPLES / "release.toml"
 
 
+@pytest.mark.nightly
 def test_the_example_runs_and_its_errors_are_those_expected(shared_data, tmp_path):
     outcome = run_release(load_plan(EXAMPLE), tmp_path / "out", test_key=insecure_key("rhode island"))
     assert outcome.manifest.body["sizes"]["records"] == 1_052_567
@@ -38,6 +40,7 @@ def test_the_example_runs_and_its_errors_are_those_expected(shared_data, tmp_pat
     assert 3 < means["Block", "total"] < 6
 
 
+@pytest.mark.nightly
 def test_public_housing_units_keep_empty_blocks_empty(shared_data, tmp_path):
     """Without bounds more than 5,000 of 7,537 empty blocks are published with people, 2.4 % of all."""
     housing_units = runpy.run_path(str(EXAMPLES / "housing_units.py"))

@@ -13,6 +13,7 @@ PROJECT = Path(__file__).parents[2]
 GUIDE = PROJECT / "docs" / "safetab.md"
 
 
+@pytest.mark.nightly
 def test_the_guide_runs(tmp_path, fork_server):
     text = GUIDE.read_text()
     commands = re.search(r"```\n(tallyveil synth.*?)```", text, re.DOTALL).group(1).splitlines()

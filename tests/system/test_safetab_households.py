@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from tests import toy_country as toy
 from tests.pages import require_readable
+from tests.samples import nightly
 
 from tallyveil.accounting import rho_of
 from tallyveil.cli.main import main
@@ -128,9 +129,9 @@ def test_without_noise_the_tables_are_those_of_a_slow_tabulation(inputs):
     assert found == slow_tables(households, rows)
 
 
-def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, tmp_path, monkeypatch):
+def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, tmp_path):
     params, data, households, rows = inputs
-    whole = run_households(params, data, tmp_path / "whole", test_key=KEY)
+    run_households(params, data, tmp_path / "whole", test_key=KEY)
     truth = slow_tables(households, rows)
     hits, ratios = [], []
     for path in sorted((tmp_path / "whole").glob("t[34]-*.parquet")):
@@ -142,8 +143,20 @@ def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, tmp_pat
     assert 0.93 < np.mean(hits) < 0.99
     assert 0.8 < np.mean(ratios) < 1.25
     plan = read_household_plan(params)
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "ledger.jsonl").read_text().splitlines()]
+    assert sum(line["kind"] == "spend" for line in lines) == 1
     assert rho_of(plan.event()) == max(run.budget for run in plan.runs) == 6
     assert {one.stability for run in plan.runs for one in run.sets} == {3, 4}
+
+    assert run_households(params, data, tmp_path / "whole", test_key=KEY).already_finished
+
+
+@pytest.mark.parametrize(
+    "place", ["write_household_tables", *map(nightly, ("check_household_tables", "require_passed"))]
+)
+def test_a_killed_run_goes_on(inputs, tmp_path, monkeypatch, place):
+    params, data, *_ = inputs
+    whole = run_households(params, data, tmp_path / "whole", test_key=KEY)
 
     class Killed(BaseException):
         pass
@@ -151,20 +164,19 @@ def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, tmp_pat
     def kill(*_, **__):
         raise Killed
 
-    for name in ("write_household_tables", "check_household_tables", "require_passed"):
-        out = tmp_path / name
-        with monkeypatch.context() as patch:
-            patch.setattr(running, name, kill)
-            with pytest.raises(Killed):
-                run_households(params, data, out, test_key=KEY)
-        again = run_households(params, data, out, test_key=KEY)
-        assert again.manifest.files == whole.manifest.files
-        lines = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
-        assert sum(line["kind"] == "spend" for line in lines) == 1
-        assert not (out / "private").exists()
-    assert run_households(params, data, tmp_path / "whole", test_key=KEY).already_finished
+    out = tmp_path / "killed"
+    with monkeypatch.context() as patch:
+        patch.setattr(running, place, kill)
+        with pytest.raises(Killed):
+            run_households(params, data, out, test_key=KEY)
+    again = run_households(params, data, out, test_key=KEY)
+    assert again.manifest.files == whole.manifest.files
+    lines = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
+    assert sum(line["kind"] == "spend" for line in lines) == 1
+    assert not (out / "private").exists()
 
 
+@pytest.mark.nightly
 def test_margins_cover_where_negative_cells_are_raised(tmp_path):
     """T1 lists empty groups in the finest detail: sums of raised cells lie far above 0, and their margins say so."""
     params, data, *_ = write_inputs(tmp_path, 30, allow_negative_counts=False)

@@ -148,6 +148,7 @@ def test_what_cannot_be_drawn_is_refused_before_the_spend(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.nightly
 def test_rhode_island(shared_data, tmp_path):
     """Five county totals under the exact total of the State; every check of the release passes."""
     outcome = run_release(load_plan(EXAMPLE), tmp_path / "out", test_key=insecure_key("rhode island"))

@@ -251,6 +251,7 @@ def errors(plan: ReleasePlan, out: Path, key: bytes) -> dict[str, float]:
     return {"cells": float(abs(wrong).mean()), "total": float(abs(wrong.sum(axis=1)).mean())}
 
 
+@pytest.mark.nightly
 def test_errors_of_the_middle_geolevel_fall(edit, tmp_path, monkeypatch):
     """The keys are fixed, so the outcome is: the ratios are 0.65 for cells and 0.55 for totals."""
     own, keys = load_plan(edit("[estimation.passes]", OWN)), range(8)
