@@ -85,9 +85,9 @@ def test_a_release_is_the_same_where_others_do_the_work(country, tmp_path, lines
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("write_histogram", "sum of its"),
+        nightly("write_histogram", "sum of its"),
         ("write_table", "table .+ agrees"),
-        ("write_microdata", "microdata hold exactly"),
+        nightly("write_microdata", "microdata hold exactly"),
     ],
 )
 def test_what_was_written_wrong_is_found_by_others(country, tmp_path, monkeypatch, wrong, said):
@@ -108,6 +108,7 @@ def test_what_was_written_wrong_is_found_by_others(country, tmp_path, monkeypatc
     assert not (tmp_path / "run" / "manifest.json").exists()
 
 
+@pytest.mark.nightly
 def test_the_address_of_the_checks_changes_with_any_file(country, tmp_path, monkeypatch):
     """A result of an earlier process is found by its address, so what passed before another file is not believed."""
     addresses = []

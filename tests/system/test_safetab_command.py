@@ -141,6 +141,7 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
         assert pl.read_parquet_metadata(path)["tallyveil.protected"] == "false"
 
 
+@pytest.mark.nightly
 def test_the_evaluation_is_against_the_truth(command, inputs, tmp_path):
     """True counts are those of a slow tabulation; errors are small, and margins cover them."""
     params, data = inputs

@@ -81,6 +81,7 @@ def test_released_counts_of_no_aim_become_worse(plan):
     assert spared.mean_ratio < 0.85
 
 
+@pytest.mark.nightly
 def test_the_command_shows_promised_beside_measured(command, state, tmp_path):
     aims = tmp_path / "aims.toml"
     aims.write_text('model = "topdown"\n[[aim]]\nareas = ["Tract", "Block"]\nqueries = ["total"]\n')

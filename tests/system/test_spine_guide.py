@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 GUIDE = Path(__file__).parents[2] / "docs" / "spine.md"
 
 
+@pytest.mark.nightly
 def test_example_prints_what_its_comments_say():
     example = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL).group(1)
     said = subprocess.run(

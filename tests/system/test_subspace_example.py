@@ -68,6 +68,7 @@ def test_the_readme_runs(tallyveil, tmp_path):
     assert "declassify" in (out / "ledger.jsonl").read_text()
 
 
+@pytest.mark.nightly
 def test_the_total_of_chains_has_upper_bounds(tallyveil, tmp_path):
     text = (EXAMPLE / "table.toml").read_text()
     chain = 'distance = "4"\nsampler = "chain"\n\n[chain]\npairs = 200\nallowed_delta = "0.4"\n#'

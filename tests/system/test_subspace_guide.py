@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tallyveil_studies.integer_subspace.examples import DELINQUENT_CHILDREN
 
@@ -13,6 +14,7 @@ LEVELS = ("low", "medium", "high", "very high")
 COUNTIES = ("Alpha", "Beta", "Gamma", "Delta")
 
 
+@pytest.mark.nightly
 def test_python_examples_run_one_after_the_other(capsys):
     examples = "".join(re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
     assert "4000, 3000" in examples
