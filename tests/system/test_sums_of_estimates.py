@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
+from tests.samples import nightly
 
 import tallyveil
 from tallyveil.errors import ConfigError, StoreError
@@ -70,13 +71,15 @@ def cut(path: Path) -> None:
 
 
 some = pytest.mark.parametrize(
-    "released", [plain, cut], ids=lambda change: change.__name__, indirect=True, scope="module"
+    "released", [plain, nightly(cut)], ids=lambda change: change.__name__, indirect=True, scope="module"
 )
 """For what does not depend on the measurements: a release on its geography, and one with areas off its spine."""
 
 
 @pytest.fixture(
-    scope="module", params=[plain, laplace, small, drawn, cut], ids=lambda change: change.__name__
+    scope="module",
+    params=[plain, *map(nightly, (laplace, small, drawn, cut))],
+    ids=lambda change: change.__name__,
 )
 def released(request, make_small_inputs, tmp_path_factory) -> Path:
     """A release without intervals, of each kind of measurements."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.intervals import upward
@@ -190,8 +191,8 @@ def with_sums(release: Path) -> None:
     "change",
     [
         with_overlapping,
-        with_laplace,
-        with_sums,
+        nightly(with_laplace),
+        nightly(with_sums),
         # `test_measure_estimate.py` compares run and estimate on these
         pytest.param(with_spine, marks=pytest.mark.soak),
         pytest.param(with_bypassing, marks=pytest.mark.soak),
