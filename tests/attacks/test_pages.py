@@ -19,6 +19,7 @@ def test_the_tables_of_the_page_are_those_of_the_results(name):
     assert tables_of_page(RESULTS)[name] in (PROJECT / "docs" / "attacks.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_the_picture_can_be_drawn(tmp_path):
     draw(RESULTS, tmp_path / "attacks.svg")
     assert (tmp_path / "attacks.svg").read_text().lstrip().startswith("<?xml")

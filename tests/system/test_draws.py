@@ -204,6 +204,7 @@ def test_draws_that_stop_go_on_and_are_the_same(release, short, tmp_path, monkey
     assert {path.name for path in out.iterdir()} == {path.name for path in whole.path.iterdir()}
 
 
+@pytest.mark.nightly
 def test_chains_of_another_seed_and_damaged_ones_are_not_gone_on_with(release, short, tmp_path):
     out = tmp_path / "d"
     with pytest.raises(TallyveilError, match="do not agree"):

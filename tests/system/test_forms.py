@@ -167,6 +167,7 @@ def test_a_workbook_as_another_reader_reads_it(released, published):
     assert all("NOT PRIVATE" in book[str(number)]["A2"].value for number in range(1, 10))
 
 
+@pytest.mark.nightly
 def test_a_publication_can_be_made_again(released, published, tmp_path):
     """Its bytes are those of the release alone, and a changed file is noticed."""
     for form, folder in published.items():

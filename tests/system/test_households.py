@@ -263,6 +263,7 @@ def test_messages_say_nothing_of_records(homes, tmp_path):
     assert not (tmp_path / "out" / "ledger.jsonl").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("homes")
 def test_a_programme_of_both_is_right_for_one_person(tmp_path):
     """The persons' release and the households' together cost what one person's change costs in both."""

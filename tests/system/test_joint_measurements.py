@@ -253,6 +253,7 @@ levels = ["yes", "no"]
 """
 
 
+@pytest.mark.nightly
 def test_of_attributes_with_the_same_levels_the_name_decides(folder, command, tmp_path):
     rng = np.random.default_rng(4)
     pl.DataFrame(

@@ -95,6 +95,7 @@ def test_the_manifest_tells_how_the_lifts_ended(world):
     assert record["passes"][0]["estimate"] == {"lifted": 6}
 
 
+@pytest.mark.nightly
 def test_workers_and_interruptions_change_nothing(world, tmp_path, monkeypatch):
     folder, outcome = world
     plan = load_plan(folder / "persons.toml")

@@ -528,6 +528,7 @@ def contents(out) -> dict[str, bytes]:
     return {p.relative_to(out).as_posix(): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
 
 
+@pytest.mark.nightly
 def test_killed_resumed_or_shared_among_threads_it_is_the_same_release(release, tmp_path, killed_at):
     plan = load_plan(release)
     expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY, workers=1).path)

@@ -96,6 +96,7 @@ def test_production_spines_run(country, tmp_path, name):
     assert (outcome.path / "tables" / "geolevel=place").is_dir()
 
 
+@pytest.mark.nightly
 def test_groups_by_variance_are_never_worse_and_run(country, tmp_path):
     made = ("State", "County", "Tract", "Block_Group", "Block")
     files = {

@@ -196,6 +196,7 @@ def test_manifest_and_report_say_how_the_spine_was_made(outcome):
     assert "The budget of each area" in page
 
 
+@pytest.mark.nightly
 def test_evaluation_speaks_of_the_same_areas(outcome, spine_release):
     evaluation = evaluate_release(outcome.path, spine_release.parent / "people.parquet")
     frame = evaluation.errors

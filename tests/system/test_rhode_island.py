@@ -67,6 +67,7 @@ def test_public_housing_units_keep_empty_blocks_empty(shared_data, tmp_path):
     assert not none["geocode"].is_in(published).any()
 
 
+@pytest.mark.nightly
 def test_the_flags_do_what_they_say(small_release, tmp_path, command):
     """The first run has an interpreter of its own: a library that prints would be heard."""
     out = tmp_path / "out"

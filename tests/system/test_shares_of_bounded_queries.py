@@ -52,10 +52,12 @@ def test_queries_that_determine_bounded_answers_keep_their_floor(plan):
     assert found.gap < 1e-3
 
 
+@pytest.mark.nightly
 def test_without_bounds_nothing_is_held(plan):
     assert optimal_shares(replace(plan, bounds=()), AIMS).held == ()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", [Fraction(1, 10), Fraction(1, 2)])
 def test_what_is_kept_of_many_queries_stays(plan, part):
     """The search ends at many least shares at once, and has to stay above all of them."""

@@ -76,6 +76,7 @@ def test_no_number_depends_on_threads_chunks_or_files(tree_release, tmp_path, mo
         }
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_ends_with_the_same_numbers(tree_release, tmp_path, killed_at):
     """The values of the tree are not kept: the process that goes on makes them again if a geolevel still needs them."""
     plan = load_plan(tree_release)
@@ -138,6 +139,7 @@ def test_an_older_folder_of_measurements_is_estimated_as_it_was_planned(edit, tm
         assert [item.values for _, item in levels] == [values, values, "own"]
 
 
+@pytest.mark.nightly
 def test_measurements_of_a_plan_without_it_can_be_estimated_with_it(edit, tmp_path):
     """Noise on the support alone, and the constraints, are as before; only counts above the finest geolevel change."""
     plan = load_plan(edit("[estimation.passes]", OWN))

@@ -95,6 +95,7 @@ def test_pyright_accepts_what_is_documented(scripts):
     assert in_mistakes(said) == LINES
 
 
+@pytest.mark.nightly
 def test_the_script_runs(small_release, monkeypatch):
     monkeypatch.chdir(small_release.parent)
     runpy.run_path(str(SCRIPT), run_name="__main__")
