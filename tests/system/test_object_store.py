@@ -67,6 +67,7 @@ def test_a_release_made_from_objects_is_the_one_made_from_files(small_release, s
     assert not any(SECRET in data or b"bucket" in data for data in made.values())
 
 
+@pytest.mark.nightly
 def test_measurements_are_imported_from_a_store(small_release, store, tmp_path):
     """As from the folder: the same files in a store give the same measurements and the same digests."""
     plan = load_plan(small_release)

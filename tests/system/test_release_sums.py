@@ -139,6 +139,7 @@ def test_a_region_in_two_parts_keeps_its_total_and_its_bounds(release, tmp_path)
     assert written["geocode"].to_list() == ["P", "Q"]
 
 
+@pytest.mark.nightly
 def test_measured_and_estimated_apart_they_are_the_same_counts(release, tmp_path):
     plan = load_plan(release)
     whole = run_release(plan, tmp_path / "whole", test_key=KEY).path

@@ -205,6 +205,7 @@ def test_geocodes_that_are_not_those_of_blocks_are_refused(tmp_path, geocodes, w
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.nightly
 def test_the_records_of_the_dhc_fit_their_releases(tmp_path):
     *_, programme = write_country(tmp_path, blocks=200, schema="dhc", seed=2)
     files = {"redistricting": "persons", "h1": None, "dhc-persons": "persons", "dhc-units": "units"}
