@@ -237,7 +237,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize(("where", "number"), every(2, POINTS))
+@pytest.mark.parametrize(("where", "number"), every(len(POINTS), POINTS))
 def test_killed_by_the_system_at_chosen_points(
     inputs_of_one_level: tuple[Path, Path], undisturbed, tmp_path, fork_server, where, number
 ):

@@ -209,6 +209,7 @@ def unsigned_site(release, tmp_path_factory) -> Path:
     return site
 
 
+@pytest.mark.nightly
 def test_a_page_and_a_site_say_who_had_signed_when_they_were_made(release, unsigned_site, tmp_path):
     copy, site = Path(shutil.copytree(release, tmp_path / "copy")), tmp_path / "site"
     page, manifest = copy / "report.html", copy / "manifest.json"
