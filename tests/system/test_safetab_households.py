@@ -332,7 +332,7 @@ def test_totals_of_the_other_run(inputs, tmp_path, monkeypatch, capsys):
     assert "no population group of the PR run" in said
 
 
-@pytest.mark.parametrize("allow_negative", [True, False])
+@pytest.mark.parametrize("allow_negative", [True, nightly(False)])
 def test_without_noise_the_files_hold_the_truth_and_say_so(tmp_path, monkeypatch, capsys, allow_negative):
     params, data, households, rows = write_inputs(tmp_path, 400, allow_negative_counts=allow_negative)
     out = tmp_path / "out"
