@@ -230,13 +230,13 @@ def edit(small_release: Path) -> Callable[[str, str], Path]:
 def plots_are_empty(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Plots of diagnostics and of studies are empty files: drawing takes longer than all else. Returns what draws."""
     from tallyveil.products.lattice.page import diagnostics
+    from tallyveil.report.drawing import write_plot
     from tallyveil.storage.write import write_file
     from tallyveil_studies import write
 
-    drawing = diagnostics.write_plot
     for module in (diagnostics, write):
         monkeypatch.setattr(module, "write_plot", lambda path, *_: write_file(path, Path.touch))
-    return drawing
+    return write_plot
 
 
 @pytest.fixture(scope="session")
