@@ -1,5 +1,6 @@
 """Measurements of two products about the same people: their joint estimate is that of dense least squares over both."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
 
 COUNTIES = ("A1", "A2")
+SEXES = (np.repeat([0, 1], 3), np.repeat([1, 0], 3))
+"""Female, then male, in the cells of the first product."""
 AGES = ("0_17", "18_64", "65_plus")
 FIRST = """
 [release]
@@ -281,3 +284,93 @@ def test_of_attributes_with_the_same_levels_the_name_decides(folder, command, tm
     recodes = {recode.name: recode.attribute for recode in open_measurements(made.path).plan.schema.recodes}
     assert recodes["worker_2"] == "worker"
     assert "several different attributes" in refused(command, tmp_path, first, tmp_path / "citizen")
+
+
+TOWNS = ("A11", "A12", "A13", "A21")
+"""The last one is alone in its county, which gets its share of the budget."""
+BYPASSING = {
+    'geolevels = ["State", "County"]\nprefix_lengths = [1, 2]': (
+        'geolevels = ["State", "County", "Town"]\nprefix_lengths = [1, 2, 3]'
+    ),
+    'State = "1/4"\nCounty = "3/4"': 'State = "1/4"\nCounty = "1/2"\nTown = "1/4"',
+    'State = "1/2"\nCounty = "1/2"': 'State = "1/2"\nCounty = "1/8"\nTown = "3/8"',
+    "[schema]": "[spine]\nbypass = true\n[schema]",
+}
+CELLS = {
+    "sex*age": np.eye(6),
+    "age": np.tile(np.eye(3), 2),
+    "total": np.ones((1, 6)),
+    "voting": np.array([[0, 1, 1] * 2, [1, 0, 0] * 2]),
+    "voting*gender": np.array([row * sex for row in ([0, 1, 1] * 2, [1, 0, 0] * 2) for sex in SEXES]),
+}
+"""What each query of both products counts: cells are male of three ages, then female."""
+
+
+@pytest.fixture(scope="module")
+def bypassed(tmp_path_factory) -> Path:
+    """Two products whose budgets were moved by other multiples, and the second as published without its towns."""
+    folder = tmp_path_factory.mktemp("bypassed")
+    rng = np.random.default_rng(5)
+    people(rng).with_columns(geocode=rng.choice(TOWNS, 400)).write_parquet(folder / "people.parquet")
+    pl.DataFrame({"geocode": TOWNS}).write_parquet(folder / "geography.parquet")
+    for name, plain in (("first", FIRST), ("second", SECOND)):
+        text = plain
+        for old, new in BYPASSING.items():
+            text = text.replace(old, new)
+        made = measured(folder, name, text)
+        assert open_measurements(made.path).hierarchies.shares is not None
+    tallyveil.export_measurements(folder / "second", folder / "coarse-tidy", layout="tidy")
+    shutil.rmtree(folder / "coarse-tidy" / "measurements" / "geolevel=Town")
+    coarse = tallyveil.import_measurements(folder / "coarse-tidy", folder / "coarse", layout="tidy")
+    assert open_measurements(coarse.path).hierarchies.spine.geolevels == ("State", "County")
+    return folder
+
+
+def dense(folders: list[Path]) -> tuple[np.ndarray, np.ndarray]:
+    """Least squares over every noisy answer and the exact counts of the State, by cells of towns; and covariances."""
+    matrix, values, deviations = [], [], []
+    for folder in folders:
+        opened = open_measurements(folder)
+        for geolevel in opened.hierarchies.spine.geolevels:
+            for query in opened.plan.strategy.queries(geolevel):
+                frame = tallyveil.open(folder).measurements(geolevel, query)
+                codes = frame["geocode"].unique(maintain_order=True)
+                inside = [[float(town.startswith(code)) for town in TOWNS] for code in codes]
+                matrix += [np.kron(towns, row) for towns in inside for row in CELLS[query]]
+                values += frame["value"].to_list()
+                deviations += frame["variance"].sqrt().to_list()
+    adults = (pl.read_parquet(folders[0].parent / "people.parquet")["voting"] == "adult").sum()
+    matrix += [np.ones(24), np.tile(CELLS["voting"][0], 4)]
+    weighted = np.array(matrix) / np.array([*deviations, 1e-5, 1e-5])[:, None]
+    wanted = np.linalg.lstsq(
+        weighted, np.array([*values, 400, adults]) / [*deviations, 1e-5, 1e-5], rcond=None
+    )
+    return wanted[0], np.linalg.inv(weighted.T @ weighted)
+
+
+@pytest.mark.parametrize("second", ["second", "coarse"])
+def test_products_with_bypassed_geounits_are_joined(bypassed, tmp_path, second):
+    """Each geolevel of the second product stands by itself, since its variances are other multiples of the usual."""
+    first = bypassed / "first"
+    tallyveil.export_measurements(first, tmp_path / "tidy", layout="tidy", jointly_with=bypassed / second)
+    made = tallyveil.import_measurements(tmp_path / "tidy", tmp_path / "joint", layout="tidy")
+    levels = open_measurements(made.path).hierarchies.spine.geolevels
+    towns = ("Town_2", "Town") if second == "second" else ("Town",)
+    assert levels == ("State_2", "State", "County_2", "County", *towns)
+    # Along any path both have spent all of theirs.
+    assert float(open_measurements(made.path).plan.spent) == pytest.approx(3, rel=1e-9)
+    estimates, covariance = dense([first, bypassed / second])
+    answer = made.ask("sex by age by Town").to_frame()
+    assert answer["estimate"].to_numpy() == pytest.approx(estimates, abs=1e-3)
+    assert answer["standard_error"].to_numpy() == pytest.approx(np.sqrt(np.diag(covariance)), rel=1e-3)
+    men = np.kron(np.array([[1, 1, 1, 0], [0, 0, 0, 1]]), np.array([1, 1, 1, 0, 0, 0]))
+    for geolevel in ("County", "County_2"):
+        answer = made.ask(f"total by {geolevel} where sex = male").to_frame()
+        assert answer["estimate"].to_numpy() == pytest.approx(men @ estimates, abs=1e-3)
+        deviations = np.sqrt(np.diag(men @ covariance @ men.T))
+        assert answer["standard_error"].to_numpy() == pytest.approx(deviations, rel=1e-3)
+    assert all(item.is_as_stated for item in made.residuals())
+    if second == "second":
+        release = tallyveil.estimate(made.path, tmp_path / "release", workers=1)
+        assert release.table("State", "total")["count"].to_list() == [400]
+        assert release.verify().holds

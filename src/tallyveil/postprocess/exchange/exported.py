@@ -5,8 +5,9 @@ The second is the job of `tallyveil measurements export`.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -165,6 +166,24 @@ def _tags(measured: Measured) -> dict[str, str]:
     return {"measured_by": " ".join(manifest.measured_by), "protected": protected}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answers:
+    """The noisy answers of one query at one geolevel.
+
+    Attributes:
+        source: The measurements.
+        measured_at: The geolevel there.
+        query: The query there.
+        geolevel, group: Geolevel and query as they are written.
+    """
+
+    source: Measured
+    measured_at: str
+    query: str
+    geolevel: str
+    group: QueryGroup
+
+
 class _Tidy:
     """The layout "tidy", of one folder of measurements or of two that are joined."""
 
@@ -173,7 +192,7 @@ class _Tidy:
         self._second = None if second is None else (second, join(measured, second))
         self._hierarchies = measured.hierarchies if self._second is None else self._second[1].hierarchies
         # Names become folders, and two of them must not fall together.
-        tidy.require_names(self._hierarchies.spine.geolevels, [group.name for *_, group in self._queries()])
+        tidy.require_names(self._hierarchies.spine.geolevels, [item.group.name for item in self._answers()])
 
     @property
     def parts(self) -> list[str]:
@@ -183,22 +202,21 @@ class _Tidy:
     def write(self, out: Path, observer: Observer) -> None:
         """Write every query of every geolevel."""
         measured, tags = self._measured, _tags(self._measured)
-        watch, queries = Stopwatch(observer), list(self._queries())
+        watch, answers = Stopwatch(observer), list(self._answers())
         for geolevel in self._hierarchies.spine.geolevels:
-            here = [item for item in queries if item[1] == geolevel]
+            here = [item for item in answers if item.geolevel == geolevel]
             with watch.stage(f"export {geolevel}", len(here)):
-                for source, _, query, group in here:
-                    self._write_answers(out, source, geolevel, query, group)
+                for item in here:
+                    self._write_answers(out, item)
                     observer.advanced(1)
         write_geography(out, replace(self._hierarchies, names=None, geometry=None), tags)
-        rows = [item for table in measured.constraints for item in self._write_constraint(out, table, tags)]
+        rows = [item for table in measured.constraints for item in _write_constraint(out, measured, table)]
         if self._second is not None:
             second, joint = self._second
-            tags_of_second = _tags(second)
             rows += [
                 row
                 for table in joint.constraints
-                for row in self._write_constraint(out, table, tags_of_second)
+                for row in _write_constraint(out, second, table, joint.geolevels)
             ]
         # Laplace noise has no strategy that is computed from variances, and so no description. Where a person changes
         # two derived records, the cost that follows from the variances, for one record, would be too small.
@@ -206,27 +224,26 @@ class _Tidy:
         if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN and strategy.records == 1:
             write_json(out / tidy.DESCRIPTION, self._description(rows))
 
-    def _queries(self) -> Iterator[tuple[Measured, str, str, QueryGroup]]:
-        """Measurements, geolevel and query, and the query as it is written."""
+    def _answers(self) -> Iterator[_Answers]:
+        """All noisy answers, those of the second product last."""
         plan = self._measured.plan
         for geolevel in self._measured.hierarchies.spine.geolevels:
             for query in plan.strategy.queries(geolevel):
-                yield self._measured, geolevel, query, plan.query(query)
+                yield _Answers(self._measured, geolevel, query, geolevel, plan.query(query))
         if self._second is not None:
             second, joint = self._second
             for geolevel in second.hierarchies.spine.geolevels:
                 for query in second.plan.strategy.queries(geolevel):
-                    yield second, geolevel, query, joint.queries[query].group
+                    group = joint.queries[query].group
+                    yield _Answers(second, geolevel, query, joint.geolevels[geolevel], group)
 
-    def _write_answers(
-        self, out: Path, source: Measured, geolevel: str, query: str, group: QueryGroup
-    ) -> None:
-        number, tags = 0, _tags(source)
-        for frame in noisy_parts(source.root, source.manifest, geolevel, query):
+    def _write_answers(self, out: Path, item: _Answers) -> None:
+        number, tags, source = 0, _tags(item.source), item.source
+        for frame in noisy_parts(source.root, source.manifest, item.measured_at, item.query):
             rows = frame
             if self._second is not None and source is self._second[0]:
-                rows = self._second[1].queries[query].in_order(frame)
-            number = tidy.write_tidy(out, geolevel, group, rows, number, tags)
+                rows = self._second[1].queries[item.query].in_order(frame)
+            number = tidy.write_tidy(out, item.geolevel, item.group, rows, number, tags)
 
     def _description(self, constraints: Sequence[ConstraintRows]) -> JsonObject:
         plan = self._measured.plan
@@ -240,33 +257,41 @@ class _Tidy:
             "name": f"{plan.name}-and-{second.plan.name}",
             "geolevels": list(joint.hierarchies.spine.geolevels),
             "schema": joint.schema.to_mapping(),
-            "queries": {group.name: group.name for *_, group in self._queries()},
+            "queries": {item.group.name: item.group.name for item in self._answers()},
         }
 
-    def _write_constraint(
-        self, out: Path, table: ConstraintTable, tags: Mapping[str, str]
-    ) -> Iterator[ConstraintRows]:
-        """Write one constraint; yields what its rows mean. Those on sums of siblings have no geounits to be written."""
-        if table.groups is not None:
-            return
-        spine, level = self._hierarchies.spine, len(table.lower) - 1
-        geolevel, query = spine.geolevels[level], table.query
-        for sign, end, word in ((AT_LEAST, 0, "lower"), (AT_MOST, 1, "upper")):
-            # The two bounds of exact counts are one.
-            if table.is_exact and sign == AT_MOST:
-                continue
-            name = table.name if table.is_exact else f"{table.name} {word}"
-            sign_here = EQUAL if table.is_exact else sign
-            frames = _frames(table, spine, level, end, sign_here)
-            tidy.write_constraint(out, geolevel, name, frames, tags)
-            yield ConstraintRows(
-                sign_here,
-                query=query.name,
-                geolevel=geolevel,
-                name=name,
-                bounds=None if table.is_exact else table.name,
-                missing="refused" if table.is_exact else "unbounded",
-            )
+
+def _write_constraint(
+    out: Path, source: Measured, table: ConstraintTable, geolevels: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[ConstraintRows]:
+    """Write one constraint; yields what its rows mean. Those on sums of siblings have no geounits to be written.
+
+    Args:
+        out: The folder.
+        source: The measurements that have it.
+        table: The constraint.
+        geolevels: Geolevels that are written under another name.
+    """
+    if table.groups is not None:
+        return
+    spine, level = source.hierarchies.spine, len(table.lower) - 1
+    geolevel, query = geolevels.get(spine.geolevels[level], spine.geolevels[level]), table.query
+    for sign, end, word in ((AT_LEAST, 0, "lower"), (AT_MOST, 1, "upper")):
+        # The two bounds of exact counts are one.
+        if table.is_exact and sign == AT_MOST:
+            continue
+        name = table.name if table.is_exact else f"{table.name} {word}"
+        sign_here = EQUAL if table.is_exact else sign
+        frames = _frames(table, spine, level, end, sign_here)
+        tidy.write_constraint(out, geolevel, name, frames, _tags(source))
+        yield ConstraintRows(
+            sign_here,
+            query=query.name,
+            geolevel=geolevel,
+            name=name,
+            bounds=None if table.is_exact else table.name,
+            missing="refused" if table.is_exact else "unbounded",
+        )
 
 
 def _frames(table: ConstraintTable, spine: Spine, level: int, end: int, sign: str) -> Iterator[pl.DataFrame]:

@@ -4,10 +4,16 @@ Each attribute of the second product must be an attribute of the first with the 
 groups have the labels of these levels. Then every query of the second is a query of the first product's schema, with
 recodes of its own. So all answers of both can be imported as those of one product: their joint estimate weights each by
 its variance, and what is spent is the sum of both.
+
+Where geounits were bypassed, the variances of a geounit are a multiple of the usual ones, which is another one in each
+product. Then the geolevels of the second product stand in the joint tree by themselves, each above the geolevel of the
+first that has the same geounits: each geounit of County_2 has one child, its own at County. Both have the same counts,
+so that the joint estimate is the same.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -17,6 +23,7 @@ from tallyveil.arrays import Integers
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import SchemaError
 from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.spine import Geocodes, Spine
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.measured import Measured
 from tallyveil.schema.attribute import Recode
@@ -55,13 +62,15 @@ class Joint:
 
     Attributes:
         schema: That of the first, with a recode for each factor of the queries of the second.
-        hierarchies: The finer one of the two.
+        hierarchies: The finer one of the two, with the geolevels of the second where they stand by themselves.
+        geolevels: For each geolevel of the second, its name in the joint tree.
         queries: Every query of the second, and of its constraints, by its name.
         constraints: Exact counts and bounds of the second on these queries, without exact totals that the first has.
     """
 
     schema: Schema
     hierarchies: Hierarchies
+    geolevels: Mapping[str, str]
     queries: Mapping[str, JointQuery]
     constraints: tuple[ConstraintTable, ...]
 
@@ -97,7 +106,11 @@ def join(first: Measured, second: Measured) -> Joint:
         for table in second.constraints
         if not _is_known(first, second, table)
     )
-    return Joint(schema, hierarchies, queries, constraints)
+    geolevels = {name: name for name in second.hierarchies.spine.geolevels}
+    if any(measured.hierarchies.shares is not None for measured in (first, second)):
+        geolevels |= _names_apart(first.hierarchies.spine.geolevels, second.hierarchies.spine.geolevels)
+        hierarchies = _apart(hierarchies, geolevels)
+    return Joint(schema, hierarchies, geolevels, queries, constraints)
 
 
 def _joint_query(schema: Schema, recodes: Mapping[str, Recode], group: QueryGroup) -> JointQuery:
@@ -212,6 +225,33 @@ def _finer(first: Measured, second: Measured) -> Hierarchies:
     return trees[1]
 
 
+def _names_apart(first: Sequence[str], second: Sequence[str]) -> dict[str, str]:
+    """For each geolevel that both products have, the name that the second's gets."""
+    known = {*first, *second}
+    numbers = count(2)
+    number = next(number for number in numbers if not known & {f"{name}_{number}" for name in second})
+    return {name: f"{name}_{number}" for name in second if name in first}
+
+
+def _apart(hierarchies: Hierarchies, geolevels: Mapping[str, str]) -> Hierarchies:
+    """The tree with each renamed geolevel once more, above the geolevel with the same geounits."""
+    spine = hierarchies.spine
+    names: list[str] = []
+    codes: list[Geocodes] = []
+    offsets: list[Integers] = []
+    for level, (name, text) in enumerate(zip(spine.geolevels, spine.geocodes, strict=True)):
+        if level:
+            offsets.append(spine.child_offsets[level - 1])
+        if geolevels.get(name, name) != name:
+            names.append(geolevels[name])
+            codes.append(text)
+            # Each geounit has itself as its only child.
+            offsets.append(np.arange(len(text) + 1, dtype=np.int64))
+        names.append(name)
+        codes.append(text)
+    return replace(hierarchies, spine=Spine(tuple(names), tuple(codes), tuple(offsets)), shares=None)
+
+
 def _require_plain(measured: Measured) -> None:
     """Refuse noise that an import cannot state by its variances; raises SchemaError."""
     strategy = measured.plan.strategy
@@ -222,8 +262,6 @@ def _require_plain(measured: Measured) -> None:
         if strategy.records != 1
         else "it has counts that were drawn on a lattice"
         if measured.plan.subspace
-        else "the budget of some of its geounits was moved (bypassing)"
-        if measured.hierarchies.shares is not None
         else None
     )
     if wrong is not None:

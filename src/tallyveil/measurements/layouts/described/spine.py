@@ -183,7 +183,9 @@ def _rows_of(
                 f"{len(unknown):,} geounit(s) of {name} in {files.root} are not in the table of geography: "
                 f"{_examples(unknown)}. Add their rows, or take the files and the table from one product."
             )
-    return table.select(geolevels)
+    rows = table.select(geolevels)
+    # Where the files lack the finest geolevels, several rows are of one geounit of the finest that they have.
+    return rows if geolevels[-1] == files.form.finest else rows.unique(maintain_order=True)
 
 
 def _with_rest(
