@@ -42,6 +42,10 @@ def make_town(folder: Path) -> None:
     tallyveil("run", population / "plain.toml", "--out", folder / "plain")
     for name in ("town", "plain"):
         tallyveil("explore", folder / name, "--out", folder / f"{name}-site")
+    # Measurements alone, with their estimates and the map.
+    tallyveil("measure", population / "full.toml", "--out", folder / "measured")
+    tallyveil("intervals", folder / "measured", "--tables", "total,race_ethnicity")
+    tallyveil("explore", folder / "measured", "--out", folder / "measured-site")
     tallyveil("explore", folder / "plain", "--with", folder / "plain", "--out", folder / "twins-site")
 
 

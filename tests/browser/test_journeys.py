@@ -270,3 +270,26 @@ def test_an_area_that_does_not_exist_is_named(visit):
     page = visit("town")
     page.open("area=4/nowhere")
     assert "This site has no area 4/nowhere" in page.text("#area")
+
+
+def test_a_site_of_measurements_shows_estimates_and_no_counts(visit, releases):
+    """The card, the map, the list inside, a district and a comparison, each from estimates alone."""
+    page = visit("measured")
+    page.open()
+    parts = releases / "measured/intervals/geolevel=State/query=total/*.parquet"
+    (state,) = pl.read_parquet(parts).to_dicts()
+    assert f"{state['estimate']:,.0f}" in page.text("#area")
+    for measure in ("standard_error", "relative_standard_error", "estimate"):
+        page.page.select_option("#measure", measure)
+        page.settled()
+        assert page.state.get("measure") == measure
+    counties = releases / "measured/intervals/geolevel=County/query=total/*.parquet"
+    county = pl.read_parquet(counties).to_dicts()[0]
+    page.open(f"area=1/{county['geocode']}&with=0/{state['geocode']}")
+    assert "estimate of the difference" in page.text("body")
+    page.page.click("text=Add to your district")
+    page.settled()
+    assert f"{county['lower']:,.0f} to {county['upper']:,.0f}" in page.text("#district")
+    for said in ("Published count", "published count is", "By published counts"):
+        assert said not in page.text("body")
+    assert "Published" not in page.page.locator("th").all_inner_texts()

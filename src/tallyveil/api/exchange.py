@@ -137,7 +137,7 @@ def publish_geoparquet(
     """Write tables of a release with the shapes of its areas, for QGIS and the like. Needs the extra `maps`.
 
     Args:
-        release: Folder of a finished release.
+        release: Folder of a finished release; or of measurements, whose estimates `add_intervals` has made.
         geolevel: Geolevel, or family of entities.
         out: File to write.
         tables: Queries.
@@ -180,6 +180,8 @@ def import_measurements(
     part: Flag = False,
     totals: AnyPath | None = None,
     entities: AnyPath | None = None,
+    shapes: AnyPath | None = None,
+    shapes_geocode: Name = "geocode",
     observer: Progress | None = None,
 ) -> Measurements:
     """Import noisy measurements that others published, for `estimate` and `Measurements.ask`.
@@ -194,6 +196,8 @@ def import_measurements(
         part: Whether geolevels, queries and geounits that the files lack are unmeasured, and no error.
         totals: Table of the exact totals of States, which the published files leave out: geocode, count.
         entities: Public table of entities. Releases then have tables of these areas.
+        shapes: File of polygons or points of the finest geounits, for maps (docs/maps.md). Needs the extra `maps`.
+        shapes_geocode: Its column of geocodes.
         observer: Is told of progress.
     Raises:
         TallyveilError: the files are not what the description says, or cannot be read.
@@ -210,6 +214,8 @@ def import_measurements(
             [item.of_part() for item in described] if part else described,
             None if totals is None else Path(totals),
             None if entities is None else Path(entities),
+            None if shapes is None else Path(shapes),
+            shapes_geocode,
         )
     except TallyveilError as error:
         raise _with_product(error, Path(published), {item.form.name for item in described}) from None

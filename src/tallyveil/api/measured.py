@@ -18,19 +18,23 @@ from tallyveil.api.areas import (
 )
 from tallyveil.api.arguments import (
     AnyPath,
+    Cluster,
     Flag,
     Name,
     Names,
     Number,
+    Progress,
     Text,
     Workers,
     as_path,
     checked,
+    fixed,
 )
 from tallyveil.api.opened import Opened
 from tallyveil.api.stated import StatedGuarantee
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.files.manifest_files import written_manifest
+from tallyveil.files.manifest import ReleaseKind
+from tallyveil.files.manifest_files import MAIN_PRODUCT, written_manifest
 from tallyveil.postprocess.derived.question import LIMIT
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import refuse_unfinished_folder
@@ -38,13 +42,17 @@ from tallyveil.storage.write import refuse_unfinished_folder
 if TYPE_CHECKING:
     import polars as pl
 
+    from tallyveil.explore.site import ExplorerSite
     from tallyveil.geography.areas import Hierarchies
     from tallyveil.postprocess.derived.answer import Answer
     from tallyveil.postprocess.derived.district import District
     from tallyveil.postprocess.derived.quantities import Quantities
     from tallyveil.postprocess.derived.question import Levels
     from tallyveil.postprocess.intervals.check import Check
+    from tallyveil.postprocess.intervals.job import IntervalsOutcome
     from tallyveil.postprocess.intervals.residuals import QueryResiduals
+    from tallyveil.runs.executors import Where
+    from tallyveil.runs.observer import Observer
 
 
 def check_in(folder: Path, workers: int | None = None) -> "Check":
@@ -53,6 +61,81 @@ def check_in(folder: Path, workers: int | None = None) -> "Check":
     from tallyveil.postprocess.measured import open_measurements
 
     return check_of(open_measurements(folder), workers or usable_cores())
+
+
+@checked
+def add_intervals(
+    release: AnyPath,
+    *,
+    queries: Names | None = None,
+    entities: AnyPath | None = None,
+    families: Names | None = None,
+    level: Number = 0.95,
+    simultaneous: Flag = False,
+    with_bounds: bool = True,
+    in_tables: bool = True,
+    workers: Workers | None = None,
+    cluster: Cluster = None,
+    observer: Progress | None = None,
+) -> "IntervalsOutcome":
+    """Write `intervals/` into the folder of a release, add columns to its tables, and write its page again.
+
+    A folder of measurements has no tables, and gets estimates without counts. Its page says nothing of them.
+
+    Args:
+        release: Folder of a finished release, with all its measurements; or of measurements.
+        queries: Queries, measured or not; None for those of the release's tables.
+        entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
+        families: Columns of `entities` to read; None for every other text column.
+        level: Coverage of each interval.
+        simultaneous: Whether all intervals of a table together have that coverage.
+        with_bounds: Whether the zeros of the release's public bounds are used.
+        in_tables: Whether the tables of the release get the same columns.
+        workers: Number of threads; None for one per core.
+        cluster: As for `run`; None for threads of this machine.
+        observer: Is told of progress.
+    Raises:
+        ConfigError: queries or families are no lists of names, families are named without a table of entities, or the
+            level or the number of threads is out of range.
+        StoreError: the release is not finished, does not hold all its measurements, or cannot be written to.
+        SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
+    Privacy: post-processing. It reads published files alone and spends nothing.
+    """
+    from tallyveil.postprocess.intervals.areas import read_entity_table
+    from tallyveil.postprocess.intervals.job import make_intervals
+    from tallyveil.products.topdown.page.release import write_report
+    from tallyveil.runs.executors import executors_of
+    from tallyveil.storage.write import is_unfinished
+
+    folder = Path(release)
+    if families is not None and entities is None:
+        raise ConfigError(
+            "families names columns of a table of entities, which is not given. Give entities as well.",
+            code="bad-argument",
+        )
+    table = None if entities is None else read_entity_table(Path(entities), families)
+    alone = written_manifest(folder, *MAIN_PRODUCT).kind is ReleaseKind.MEASUREMENTS
+    # If the report cannot be made, this fails before anything else is written into the release.
+    if not alone and not is_unfinished(folder):
+        write_report(folder)
+    outcome = make_intervals(
+        folder,
+        tables=queries,
+        entities=table,
+        families=families,
+        level=level,
+        simultaneous=simultaneous,
+        with_bounds=with_bounds,
+        in_tables=in_tables,
+        observer=observer,
+        workers=workers,
+        executors=executors_of(cluster, None, workers, observer),
+        # None means threads of this machine; an executor is made only for a cluster.
+    )
+    # Again, because the page tells of intervals now.
+    if not alone:
+        write_report(folder)
+    return outcome
 
 
 class WithMeasurements(Opened):
@@ -326,6 +409,84 @@ class WithMeasurements(Opened):
             simultaneous=simultaneous,
             with_bounds=with_bounds,
             workers=workers,
+        )
+
+    def add_intervals(
+        self,
+        queries: Sequence[str] | None = None,
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        entities: str | Path | None = None,
+        families: Sequence[str] | None = None,
+        workers: int | None = None,
+        cluster: "Where" = None,
+        observer: "Observer | None" = None,
+    ) -> None:
+        """Put an unbiased estimate, its standard error and an interval beside every published count.
+
+        Of measurements, which have no counts, these stand alone.
+
+        Args:
+            queries: Queries; None for those of the release's tables.
+            level: Coverage of each interval.
+            simultaneous: Whether all intervals of a table together have that coverage.
+            entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
+            families: Columns of `entities` to read; None for every other text column.
+            workers: Number of threads, or of worker processes; None for one per core.
+            cluster: As for `run`; None for threads of this machine.
+            observer: Is told of progress.
+        Raises:
+            TallyveilError: as `add_intervals`.
+        Privacy: post-processing. It reads published files alone and spends nothing.
+        """
+        # By the function that the command uses, so that both write the same files.
+        add_intervals(
+            self.path,
+            queries=queries,
+            level=level,
+            simultaneous=simultaneous,
+            entities=entities,
+            families=families,
+            workers=workers,
+            cluster=cluster,
+            observer=observer,
+        )
+        self._read_again()
+
+    @checked
+    def explore(
+        self,
+        out: AnyPath,
+        *,
+        queries: Names | None = None,
+        compared_with: "WithMeasurements | str | Path | None" = None,
+    ) -> "ExplorerSite":
+        """Make a site of this release, to look at in a browser: its areas, tables and intervals.
+
+        A site of measurements has the estimates that `add_intervals` made, and no counts.
+
+        Args:
+            out: Folder of the site: new, empty, or with an earlier site, which is replaced.
+            queries: Queries; None for those of the release's tables and of its intervals.
+            compared_with: A second release of the same geography, or its folder. Its counts are shown beside these, for
+                the geolevels and families that both have.
+        Returns:
+            Where the site is, and how large.
+        Raises:
+            StoreError: a file of the release was changed, or `out` holds something else.
+            ConfigError: the release has no such table, or the second release has other areas of a geolevel, or other
+                tables.
+        Privacy: post-processing. It reads published files alone and spends nothing.
+        """
+        from tallyveil.explore.site import make_site
+
+        other = compared_with.path if isinstance(compared_with, WithMeasurements) else compared_with
+        return make_site(
+            self.path,
+            fixed(out),
+            tables=queries,
+            compared=None if other is None else as_path(other, "compared_with"),
         )
 
     @cached_property

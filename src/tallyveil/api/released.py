@@ -10,17 +10,9 @@ import polars as pl
 from tallyveil.api.areas import query_named
 from tallyveil.api.arguments import (
     AnyPath,
-    Cluster,
-    Flag,
     Name,
-    Names,
-    Number,
-    Progress,
     Text,
-    Workers,
-    as_path,
     checked,
-    fixed,
 )
 from tallyveil.api.measured import Measurements, WithMeasurements
 from tallyveil.api.opened import Opened, with_page
@@ -47,11 +39,7 @@ from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 
 if TYPE_CHECKING:
-    from tallyveil.explore.site import ExplorerSite
     from tallyveil.plans.release import StatedPlan
-    from tallyveil.postprocess.intervals.job import IntervalsOutcome
-    from tallyveil.runs.executors import Where
-    from tallyveil.runs.observer import Observer
     from tallyveil.runs.product import Outcome
 
 
@@ -167,80 +155,6 @@ class Release(WithMeasurements):
             )
         return pl.concat(frames)
 
-    def add_intervals(
-        self,
-        queries: Sequence[str] | None = None,
-        *,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        entities: str | Path | None = None,
-        families: Sequence[str] | None = None,
-        workers: int | None = None,
-        cluster: "Where" = None,
-        observer: "Observer | None" = None,
-    ) -> None:
-        """Put an unbiased estimate, its standard error and an interval beside every published count.
-
-        Args:
-            queries: Queries; None for those of the release's tables.
-            level: Coverage of each interval.
-            simultaneous: Whether all intervals of a table together have that coverage.
-            entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
-            families: Columns of `entities` to read; None for every other text column.
-            workers: Number of threads, or of worker processes; None for one per core.
-            cluster: As for `run`; None for threads of this machine.
-            observer: Is told of progress.
-        Raises:
-            TallyveilError: as `add_intervals`.
-        Privacy: post-processing. It reads published files alone and spends nothing.
-        """
-        # By the function that the command uses, so that both write the same files.
-        add_intervals(
-            self.path,
-            queries=queries,
-            level=level,
-            simultaneous=simultaneous,
-            entities=entities,
-            families=families,
-            workers=workers,
-            cluster=cluster,
-            observer=observer,
-        )
-        self._read_again()
-
-    @checked
-    def explore(
-        self,
-        out: AnyPath,
-        *,
-        queries: Names | None = None,
-        compared_with: "Release | str | Path | None" = None,
-    ) -> "ExplorerSite":
-        """Make a site of this release, to look at in a browser: its areas, tables and intervals.
-
-        Args:
-            out: Folder of the site: new, empty, or with an earlier site, which is replaced.
-            queries: Queries; None for those of the release's tables and of its intervals.
-            compared_with: A second release of the same geography, or its folder. Its counts are shown beside these, for
-                the geolevels and families that both have.
-        Returns:
-            Where the site is, and how large.
-        Raises:
-            StoreError: a file of the release was changed, or `out` holds something else.
-            ConfigError: the release has no such table, or the second release has other areas of a geolevel, or other
-                tables.
-        Privacy: post-processing. It reads published files alone and spends nothing.
-        """
-        from tallyveil.explore.site import make_site
-
-        other = compared_with.path if isinstance(compared_with, Release) else compared_with
-        return make_site(
-            self.path,
-            fixed(out),
-            tables=queries,
-            compared=None if other is None else as_path(other, "compared_with"),
-        )
-
     @property
     def languages(self) -> tuple[str, ...]:
         """The languages of the labels, that which is shown without a choice first; none without labels."""
@@ -339,77 +253,6 @@ def finished(outcome: "Outcome") -> Release:
         StoreError: the page cannot be written.
     """
     return with_page(Release(outcome.path, outcome.manifest, already_finished=outcome.already_finished))
-
-
-@checked
-def add_intervals(
-    release: AnyPath,
-    *,
-    queries: Names | None = None,
-    entities: AnyPath | None = None,
-    families: Names | None = None,
-    level: Number = 0.95,
-    simultaneous: Flag = False,
-    with_bounds: bool = True,
-    in_tables: bool = True,
-    workers: Workers | None = None,
-    cluster: Cluster = None,
-    observer: Progress | None = None,
-) -> "IntervalsOutcome":
-    """Write `intervals/` into the folder of a release, add columns to its tables, and write its page again.
-
-    Args:
-        release: Folder of a finished release, with all its measurements.
-        queries: Queries, measured or not; None for those of the release's tables.
-        entities: Public table with a column `geocode` of finest geocodes and a column for each family of entities.
-        families: Columns of `entities` to read; None for every other text column.
-        level: Coverage of each interval.
-        simultaneous: Whether all intervals of a table together have that coverage.
-        with_bounds: Whether the zeros of the release's public bounds are used.
-        in_tables: Whether the tables of the release get the same columns.
-        workers: Number of threads; None for one per core.
-        cluster: As for `run`; None for threads of this machine.
-        observer: Is told of progress.
-    Raises:
-        ConfigError: queries or families are no lists of names, families are named without a table of entities, or the
-            level or the number of threads is out of range.
-        StoreError: the release is not finished, does not hold all its measurements, or cannot be written to.
-        SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
-    Privacy: post-processing. It reads published files alone and spends nothing.
-    """
-    from tallyveil.postprocess.intervals.areas import read_entity_table
-    from tallyveil.postprocess.intervals.job import make_intervals
-    from tallyveil.products.topdown.page.release import write_report
-    from tallyveil.runs.executors import executors_of
-    from tallyveil.storage.write import is_unfinished
-
-    folder = Path(release)
-    if families is not None and entities is None:
-        raise ConfigError(
-            "families names columns of a table of entities, which is not given. Give entities as well.",
-            code="bad-argument",
-        )
-    table = None if entities is None else read_entity_table(Path(entities), families)
-    # If the report cannot be made, this fails before anything else is written into the release.
-    if not is_unfinished(folder):
-        write_report(folder)
-    outcome = make_intervals(
-        folder,
-        tables=queries,
-        entities=table,
-        families=families,
-        level=level,
-        simultaneous=simultaneous,
-        with_bounds=with_bounds,
-        in_tables=in_tables,
-        observer=observer,
-        workers=workers,
-        executors=executors_of(cluster, None, workers, observer),
-        # None means threads of this machine; an executor is made only for a cluster.
-    )
-    # Again, because the page tells of intervals now.
-    write_report(folder)
-    return outcome
 
 
 # What a folder holds is not known before it is read. Without `kind`, a type checker is told of a `Release`, which is

@@ -40,6 +40,7 @@ from tallyveil.files.finished import (
     refuse_unfinished,
     require_fits,
     require_run,
+    runs_of,
 )
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.intervals import BESIDE, INTERVALS, INTERVALS_MANIFEST, README, made_intervals
@@ -309,7 +310,8 @@ def _covered(look: _Look) -> None:
         look.unseen.append("diagnostics/, which is made of simulated noise")
     _hold_files(root, [file for name, file in listed.items() if name in there])
     for name in listed.keys() & there.keys():
-        require_run(there[name], look.manifest.run, protected=look.manifest.protected)
+        runs = runs_of(name, look.manifest.run, look.manifest.spender)
+        require_run(there[name], *runs, protected=look.manifest.protected)
     if looked:
         look.unseen.append("evaluation/, which was computed from the true counts: it is NOT PRIVATE")
 

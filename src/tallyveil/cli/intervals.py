@@ -102,7 +102,7 @@ def intervals(
     With Laplace noise there are estimates and standard errors, and no intervals.
 
     Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
-    budget.
+    budget. RUN may be a folder of measurements, which has no counts and no tables: it gets RUN/intervals alone.
     Writes RUN/intervals, gives RUN/tables the same columns and a row for every answer, and updates RUN/report.html.
     """
     from tallyveil.errors import ConfigError
@@ -141,8 +141,8 @@ def intervals(
     for flag, value in {"--minus FILE": minus, "--district-column NAME": district_column}.items():
         if value is not None:
             raise ConfigError(f"{flag} can be given only together with --district FILE.", code="bad-flag")
+    from tallyveil.api.measured import add_intervals
     from tallyveil.api.products import marks_in
-    from tallyveil.api.released import add_intervals
     from tallyveil.cli.frame.progress import observer_for
 
     with observer_for(quiet, as_json, timings) as observer:
@@ -178,6 +178,7 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
         numbers=("counts", "exact", "median st.error", "published outside"),
     )
     rows, none = GroupedRows(table), manifest["kind"] == "none"
+    counts = manifest.get("counts", True)
     for item in manifest["compared"]:
         outside, error = item["below"] + item["above"], item["standard_error"]
         rows.add(
@@ -186,7 +187,7 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
             f"{item['answers']:,}",
             f"{item['exact']:,}",
             "–" if error is None else f"{error:,.2f}",
-            "–" if none else f"{100 * outside / max(item['answers'], 1):.2f} %",
+            "–" if none or not counts else f"{100 * outside / max(item['answers'], 1):.2f} %",
         )
     console.print(table)
     console.print(
@@ -194,7 +195,8 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
     )
     if manifest["bounds_left_out"]:
         console.print("Public bounds were left out, which widens the intervals.")
-    console.print(f"Written to {release / 'intervals'}; see also {page}", soft_wrap=True)
+    see = f"; see also {page}" if counts else ""
+    console.print(f"Written to {release / 'intervals'}{see}", soft_wrap=True)
 
 
 def _show_districts(districts: "DistrictsOfFile", release: Path, as_json: bool) -> None:

@@ -77,6 +77,17 @@ def import_files(
             help=f"{ENTITIES} `tallyveil geography import` makes one. Releases then have tables of these areas.",
         ),
     ] = None,
+    shapes: Annotated[
+        Path | None,
+        typer.Option(
+            "--shapes",
+            metavar="FILE",
+            help="File of polygons or points of the finest geounits, for maps. Needs the extra `maps`.",
+        ),
+    ] = None,
+    shapes_geocode: Annotated[
+        str, typer.Option("--shapes-geocode", metavar="COLUMN", help="Column of geocodes in --shapes.")
+    ] = "geocode",
     *,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -99,6 +110,8 @@ def import_files(
             part=part,
             totals=totals,
             entities=entities,
+            shapes=shapes,
+            shapes_geocode=shapes_geocode,
             observer=observer,
         )
     finish_measurements(imported, out, quiet, as_json)

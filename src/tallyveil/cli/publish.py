@@ -301,7 +301,8 @@ def tables_on_a_map(
 ) -> None:
     """Write tables of a release with the shapes of its areas, for QGIS and the like. Needs the extra `maps`.
 
-    The file has a row for each area and a column for each answer.
+    The file has a row for each area and a column for each answer. RUN may be a folder of measurements, whose estimates
+    `tallyveil intervals` has made.
     """
     from tallyveil.api.exchange import publish_geoparquet
 

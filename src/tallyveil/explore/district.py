@@ -24,6 +24,7 @@ from tallyveil.estimation.intervals.algebra import BlockAlgebra, information, ze
 from tallyveil.estimation.intervals.merged import UnmergedModel
 from tallyveil.estimation.intervals.model import LevelModel, TreeModel
 from tallyveil.explore.files import DATA, write_json_data
+from tallyveil.files.manifest_files import MAIN_PRODUCT
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.machine import in_gib
@@ -286,7 +287,7 @@ def write_district(site: Path, root: Path, groups: Sequence[QueryGroup], rows: I
     Raises:
         StoreError: the folder holds no finished release, or a file in it was changed.
     """
-    release = open_release(root)
+    release = open_release(root, kinds=MAIN_PRODUCT)
     _, with_bounds = bounds_choice(release, with_bounds=True)
     gaussian = release.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
     if release.stated.tables_apart:

@@ -1,4 +1,6 @@
-"""A finished release, opened for its explorer: only published files, each held to its digest.
+"""A finished release, or measurements, opened for an explorer: only published files, each held to its digest.
+
+Measurements have no counts. What is shown of them are the estimates in their `intervals/`.
 
 A part of a table holds whole areas, in the order of the areas. So a matrix is complete as soon as its part is
 read, and no more than one part of a table is in memory at a time. A matrix has a row for each area and a
@@ -54,8 +56,8 @@ class Block:
 
     Attributes:
         start: Row of the first area in its kind.
-        columns: For each column of the table a matrix of shape (areas, answers). Counts are whole; the columns of
-            intervals are floats, NaN where the release has no number.
+        columns: For each column of the table a matrix of shape (areas, answers). Counts are whole, and missing of
+            measurements; the columns of intervals are floats, NaN where the release has no number.
     """
 
     start: int
@@ -64,7 +66,7 @@ class Block:
     @property
     def n(self) -> int:
         """Number of areas."""
-        return len(self.columns[COUNT])
+        return len(next(iter(self.columns.values())))
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +77,7 @@ class TableRows:
         parts: The files of the table, in order.
         kind: Its areas.
         group: Its query.
-        names: Its columns: `COUNT`, and those of `BESIDE` if the release has intervals of the table.
+        names: Its columns: `COUNT` if there are counts, and those of `BESIDE` if there are intervals of the table.
     """
 
     parts: Sequence[Path]
@@ -147,8 +149,10 @@ class TableRows:
     def _empty(self, start: int, n: int) -> Block:
         """Areas of which the table has no row: their counts are zero, and they have no intervals."""
         shape = n, self.group.size
-        columns: dict[str, NDArray[Any]] = {COUNT: np.zeros(shape, dtype=np.int64)}
-        columns |= {name: np.full(shape, np.nan) for name in self.names if name != COUNT}
+        columns: dict[str, NDArray[Any]] = {
+            name: np.zeros(shape, dtype=np.int64) if name == COUNT else np.full(shape, np.nan)
+            for name in self.names
+        }
         return Block(start, columns)
 
 
@@ -199,6 +203,11 @@ class OpenedRelease:
         return str(self.manifest.body["name"])
 
     @property
+    def has_counts(self) -> bool:
+        """Whether there are published counts; measurements have none."""
+        return self.manifest.kind is not ReleaseKind.MEASUREMENTS
+
+    @property
     def tags(self) -> dict[str, str]:
         """Metadata of the files of its site."""
         return self.manifest.file_tags
@@ -224,7 +233,8 @@ class OpenedRelease:
         else:
             for part in parts:
                 require_unchanged(self.root, self.manifest, part)
-        return TableRows(parts, kind, group, (COUNT, *BESIDE) if with_intervals else (COUNT,))
+        names = (*((COUNT,) if self.has_counts else ()), *(BESIDE if with_intervals else ()))
+        return TableRows(parts, kind, group, names)
 
     def _listed(self, folder: str) -> list[Path]:
         """The files of a folder that the manifests of the release and of its intervals list, in order."""
@@ -247,11 +257,12 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
     if manifest.kind not in MAIN_PRODUCT:
         raise StoreError(
             f"{root} holds a release of `{manifest.kind.command}`. There is an explorer only for releases of "
-            "`tallyveil run` and `tallyveil estimate`, which have counts of every area of a geography. "
+            "`tallyveil run` and `tallyveil estimate`, and for measurements with intervals, which have numbers of "
+            "every area of a geography. "
             f"`tallyveil report {root}` writes the page of this release.",
             code="no-explorer",
         )
-    manifest = with_guarantee(root, read_manifest(root, ReleaseKind.TOPDOWN))
+    manifest = with_guarantee(root, manifest)
     refuse_earlier_tables(root, "Read their files directly")
     refuse_format_1(root / INTERVALS)
     for name in (GEOGRAPHY, NAMES, GEOMETRY):
@@ -275,6 +286,10 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
 def _table_names(root: Path, manifest: Manifest, tables: Sequence[str] | None) -> list[str]:
     """The queries to show, in the order of the release."""
     known = known_queries(root, manifest)
+    if manifest.kind is ReleaseKind.MEASUREMENTS:
+        # The plan names tables of counts, which measurements do not have.
+        made = made_intervals(root, manifest.run)
+        known = [] if made is None else list(dict.fromkeys(item["query"] for item in made["compared"]))
     wanted = known if tables is None else [as_named(name, known) for name in tables]
     missing = [name for name in wanted if name not in known]
     if missing or not wanted:

@@ -61,6 +61,12 @@ def open_compared(release: OpenedRelease, root: Path) -> ComparedRelease:
     """
     # With the same queries, so that the two tables can stand side by side.
     other = open_for_explorer(root, [group.name for group in release.queries])
+    if not (release.has_counts and other.has_counts):
+        raise ConfigError(
+            f"{root} and {release.root} cannot be compared in one site, because one of them holds measurements, which "
+            "have no published counts. Make a site of each.",
+            code="not-comparable",
+        )
     numbers = {kind.name: number for number, kind in enumerate(other.areas.kinds)}
     kinds = {
         number: numbers[kind.name] for number, kind in enumerate(release.areas.kinds) if kind.name in numbers
@@ -167,7 +173,7 @@ def make_site(
     """Make the explorer of a release.
 
     Args:
-        root: Folder of a finished release.
+        root: Folder of a finished release, or of measurements with intervals.
         site: Folder of the site: it does not exist, is empty, or holds an earlier site, which is replaced.
         tables: The queries to show; None for those of the release's tables and of its intervals.
         compared: Folder of a second release of the same geography and queries, whose counts are shown beside, for the
@@ -293,6 +299,8 @@ def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRele
         "intervals": intervals,
         "no_intervals": None if intervals is not None else NO_INTERVALS,
         "asking": asking_entry(release),
+        # Only said where it differs from what all releases have.
+        **({} if release.has_counts else {"counts": False}),
         "compared": None
         if other is None
         else {

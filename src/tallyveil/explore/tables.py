@@ -40,7 +40,7 @@ _SPAN: Final = 0.25
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frequencies:
-    """The values of an answer, none below zero.
+    """The values of an answer.
 
     Attributes:
         values: The different values, in rising order.
@@ -54,6 +54,8 @@ class Frequencies:
 def class_limits(frequencies: Frequencies) -> JsonObject | None:
     """Describe the classes of some values.
 
+    Estimates may be negative. Those that are stand in the lowest class, as zeros do.
+
     A class holds the values from its limit up to the next one. Zero has a class of its own if at least one area in
     `CLASSES` has it. The other areas are divided into parts of about equal size. No class is empty.
 
@@ -64,11 +66,15 @@ def class_limits(frequencies: Frequencies) -> JsonObject | None:
     values, areas = frequencies.values, frequencies.areas
     if not len(values):
         return None
+    least = values[0].item()
+    if least < 0:
+        values, places = np.unique(np.maximum(values, 0), return_inverse=True)
+        areas = np.bincount(places, areas).astype(np.int64)
     # Zero gets a class only if it would fill one; a rare zero belongs to the lowest class.
-    zero = bool(values[0] == 0 and areas[0] * CLASSES >= areas.sum())
+    zero = bool(least == 0 and areas[0] * CLASSES >= areas.sum())
     limits = list(_limits(values, areas, zero))
     return {
-        "least": values[0].item(),
+        "least": least,
         "most": values[-1].item(),
         "limits": _filled(limits, values),
         "zero": zero,
@@ -153,6 +159,7 @@ def _filled(limits: list[float], values: NDArray[Any]) -> list[float]:
 
 
 PUBLISHED: Final = "published"
+ESTIMATE: Final = "estimate"
 SHARE: Final = "share"
 ERROR: Final = "standard_error"
 RELATIVE: Final = "relative_standard_error"
@@ -187,7 +194,10 @@ class ClassLimits:
         }
 
     def _measures(self, block: Block) -> Mapping[str, NDArray[Any]]:
-        counts = block.columns[COUNT]
+        counts = block.columns.get(COUNT)
+        if counts is None:
+            estimates, errors = block.columns["estimate"], block.columns["standard_error"]
+            return {ESTIMATE: estimates, ERROR: errors, RELATIVE: _ratio(errors, estimates)}
         measures: dict[str, NDArray[Any]] = {PUBLISHED: counts}
         if self.totals is not None:
             measures[SHARE] = _ratio(counts, self.totals[block.start : block.start + block.n, None])
@@ -258,8 +268,9 @@ def write_tables(site: Path, release: OpenedRelease) -> WrittenTables:
     Raises:
         StoreError: a file of the release was changed, or a file of the site cannot be written.
     """
-    # The total is the query that names no factor; shares of other tables are of it.
-    share_of = next((number for number, group in enumerate(release.queries) if not group.factor_names), None)
+    # The total is the query that names no factor; shares of other tables are of it, if it is a count.
+    totals_of = [number for number, group in enumerate(release.queries) if not group.factor_names]
+    share_of = totals_of[0] if totals_of and release.has_counts else None
     kinds: list[list[int]] = [[] for _ in release.queries]
     for kind in range(len(release.areas.kinds)):
         totals: Integers | None = None
@@ -299,13 +310,14 @@ def write_other_tables(site: Path, release: OpenedRelease, kinds: Mapping[int, i
 def _write(
     site: Path, place: tuple[int, int], rows: TableRows, totals: Integers | None, tags: Mapping[str, str]
 ) -> Integers:
-    """Write one table for one kind, `place`; returns its first answer for every area."""
+    """Write one table for one kind, `place`; returns its first count for every area, if there are counts."""
     limits = ClassLimits(rows.group.size, totals)
     first: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
     for block in rows.blocks():
         _write_chunks(site, place, block, DATA, tags)
         limits.add(block)
-        first.append(block.columns[COUNT][:, 0])
+        if COUNT in block.columns:
+            first.append(block.columns[COUNT][:, 0])
     write_json_data(site, classes_path(*place), limits.to_mapping())
     return np.concatenate(first)
 
@@ -325,7 +337,7 @@ def _write_chunks(
 
 def _frame(block: Block, start: int, stop: int) -> pl.DataFrame:
     """The areas of one chunk: for every answer its count and, if there are intervals, the numbers beside it."""
-    size = block.columns[COUNT].shape[1]
+    size = next(iter(block.columns.values())).shape[1]
     parts = [
         number_columns(
             [f"{LETTERS[name]}{answer}" for answer in range(size)],

@@ -8,6 +8,7 @@ from typing import Final
 from tallyveil.accounting.ledger.lines import LEDGER, first_lines
 from tallyveil.declared import Declared, Text, Whole
 from tallyveil.errors import StoreError
+from tallyveil.measurements.store import FOLDER as MEASUREMENTS
 from tallyveil.storage.read import UNREADABLE, parquet_metadata
 from tallyveil.storage.system import regular_bytes
 from tallyveil.storage.write import store_error
@@ -91,13 +92,26 @@ def ledger_bytes(root: Path) -> bytes:
         ) from None
 
 
-def require_run(path: Path, run: str, *, protected: bool) -> None:
+def runs_of(name: str, run: str, spender: str) -> tuple[str, ...]:
+    """The runs that may have written a file of a release.
+
+    Noisy answers of an estimate are copies of the files of the run that drew them.
+
+    Args:
+        name: The file, as a path in the release folder.
+        run: Public name of the run of the release.
+        spender: That of the run whose spend its ledger shows.
+    """
+    return (run, spender) if name.startswith(f"{MEASUREMENTS}/") else (run,)
+
+
+def require_run(path: Path, *runs: str, protected: bool) -> None:
     """Refuse a Parquet file of another run; other files carry no name of a run.
 
     Args:
         path: The file.
-        run: Public name of the run.
-        protected: Whether the run is said to protect people. A file that was made with a test key contradicts it.
+        runs: Public names of the runs that may have written it (`runs_of`).
+        protected: Whether they are said to protect people. A file that was made with a test key contradicts it.
     Raises:
         StoreError: the file is of another run, says that it protects nobody, or is damaged.
     """
@@ -110,15 +124,15 @@ def require_run(path: Path, run: str, *, protected: bool) -> None:
         # No tags name no run, so a damaged file is refused below with the words for both.
         tags = {}
     unprotected = tags.get("tallyveil.protected", "true") != "true"
-    wrong = "is damaged, or was written by another run than" if tags.get("tallyveil.run") != run else None
+    wrong = None if tags.get("tallyveil.run") in runs else "is damaged, or was written by another run than"
     if wrong is None and protected and unprotected:
         wrong = (
             "was made with an insecure test key, although the manifest says that people are protected by run"
         )
     if wrong is not None:
         raise StoreError(
-            f"{path} {wrong} {run}. Restore it from a copy of this release. To make the release again elsewhere would "
-            "be a new spend.",
+            f"{path} {wrong} {runs[0]}. Restore it from a copy of this release. To make the release again elsewhere "
+            "would be a new spend.",
             code="release-damaged",
         )
 

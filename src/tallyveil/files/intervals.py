@@ -1,5 +1,7 @@
 """The `intervals/` folder of a release: published counts beside unbiased estimates, standard errors and intervals.
 
+A folder of measurements alone has one, too, without the column of counts.
+
 Layout: files like those of `tables/`, in the same folders, `intervals/geolevel=<geolevel or family>/query=<query>/`,
 with four more columns: `estimate`, `standard_error`, `lower`, `upper`. They have one row for every geounit and answer,
 zeros included. Beside them are `_README.txt` and `_manifest.json`: readers of folders leave out names that begin with
@@ -38,13 +40,19 @@ from tallyveil.declared import (
 )
 from tallyveil.errors import StoreError
 from tallyveil.files.data_package import DATA_PACKAGE, data_package
-from tallyveil.files.manifest import ListedFile, Manifest, listed_file
+from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, listed_file
 from tallyveil.files.tables import TABLES, has_zeros, table_folder, table_part, table_tags
 from tallyveil.schema.answer_columns import answer_expression, code_expression, label_columns
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject, read_declared
 from tallyveil.storage.paths import file_name, hive_folder, inside
-from tallyveil.storage.read import collect, parquet_columns, parquet_metadata, scan_parquet
+from tallyveil.storage.read import (
+    collect,
+    parquet_columns,
+    parquet_metadata,
+    published_columns,
+    scan_parquet,
+)
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
     file_digest,
@@ -90,7 +98,7 @@ class Compared(Declared):
         answers: Number of intervals.
         exact: Of these, those that are known exactly.
         undetermined: Of these, those that the measurements do not determine.
-        below: Of these, those whose published count lies below the interval.
+        below: Of these, those whose published count lies below the interval; none without published counts.
         above: Likewise, above it.
         standard_error: Median standard error of the answers neither exact nor undetermined, persons; None without.
     """
@@ -198,21 +206,23 @@ class IntervalTable:
     _counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(5, np.int64))
     _errors: list[NDArray[np.float32]] = field(default_factory=list)
 
-    def add(self, codes: pl.Series, published: Integers, answers: "Answers", intervals: "Intervals") -> None:
-        """Add some geounits or entities; arrays of shape (len(codes), group.size).
+    def add(
+        self, codes: pl.Series, published: Integers | None, answers: "Answers", intervals: "Intervals"
+    ) -> None:
+        """Add some geounits or entities; arrays of shape (len(codes), group.size); None without published counts.
 
         Raises:
             StoreError: a part cannot be written.
         """
         self._tally(published, answers, intervals)
-        n, size = published.shape
+        n, size = answers.estimates.shape
         # An infinite variance is that of an answer which the measurements do not determine.
         known = np.isfinite(answers.variances).ravel()
         frame = pl.DataFrame(
             [
                 codes.gather(np.repeat(np.arange(n), size)).alias("geocode"),
                 *label_columns(self.group, np.tile(np.arange(size), n)),
-                pl.Series("count", published.ravel()),
+                *([] if published is None else [pl.Series("count", published.ravel())]),
                 _rounded(answers.estimates, known).alias("estimate"),
                 _rounded(answers.standard_errors, known).alias("standard_error"),
                 _whole(intervals.low).alias("lower"),
@@ -242,12 +252,13 @@ class IntervalTable:
         self._frames.clear()
         self._parts += 1
 
-    def _tally(self, published: Integers, answers: "Answers", intervals: "Intervals") -> None:
+    def _tally(self, published: Integers | None, answers: "Answers", intervals: "Intervals") -> None:
         errors = answers.standard_errors
         # What rounds to 0 in the file counts as exact.
         exact, known = errors < 10.0**-DECIMALS, np.isfinite(errors)
-        masks = (known, exact, ~known, published < intervals.low, published > intervals.high)
-        self._counts += [published.size, *(int(mask.sum()) for mask in masks[1:])]
+        outside = () if published is None else (published < intervals.low, published > intervals.high)
+        counted = [errors.size, *(int(mask.sum()) for mask in (exact, ~known, *outside))]
+        self._counts[: len(counted)] += counted
         # float32 for the median alone: half the memory, and more digits than are shown.
         self._errors.append(errors[known & ~exact].astype(np.float32))
 
@@ -379,7 +390,7 @@ def known_queries(root: Path, manifest: Manifest) -> list[str]:
 
 
 def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:
-    """One table of intervals of a release, lazily: `geocode`, `count` and `BESIDE`.
+    """One table of intervals, lazily: `geocode`, `count` (if it is not of measurements alone) and `BESIDE`.
 
     Raises:
         StoreError: there is none, or it was changed.
@@ -387,12 +398,25 @@ def read_interval_table(root: Path, area: str, query: str) -> pl.LazyFrame:
     parts = unchanged_parts(root, _parts(root, area, query))
     rows = scan_parquet(*parts) if parts else scan_format_1(root / INTERVALS, area, query)
     if rows is None:
-        raise StoreError(
-            f"{root} holds no intervals of '{query}' for {area}. Make them with `tallyveil intervals`, naming the "
-            "query with --tables.",
-            code="intervals-missing",
-        )
-    return rows.select("geocode", "count", *BESIDE)
+        raise _missing(root, area, query)
+    counts = [] if parts and "count" not in published_columns(parts[0]) else ["count"]
+    return rows.select("geocode", *counts, *BESIDE)
+
+
+def interval_files(root: Path, area: str, query: str) -> list[Path]:
+    """The files of a table of intervals, in order, each held to its digest; raises StoreError if there is none."""
+    parts = unchanged_parts(root, _parts(root, area, query))
+    if not parts:
+        raise _missing(root, area, query)
+    return parts
+
+
+def _missing(root: Path, area: str, query: str) -> StoreError:
+    return StoreError(
+        f"{root} holds no intervals of '{query}' for {area}. Make them with `tallyveil intervals`, naming the query "
+        "with --tables.",
+        code="intervals-missing",
+    )
 
 
 def read_interval_answers(root: Path, area: str, group: QueryGroup) -> pl.LazyFrame | None:
@@ -567,6 +591,8 @@ def manifest_with_tables(
 ) -> Manifest:
     """The release's manifest, once its tables have been exchanged, and `datapackage.json` anew.
 
+    Measurements alone have no tables and no such file.
+
     Args:
         root: Release folder.
         manifest: Before.
@@ -576,17 +602,19 @@ def manifest_with_tables(
     Raises:
         StoreError: a file cannot be read, or `datapackage.json` cannot be written.
     """
+    body = {**manifest.body, "intervals": intervals}
+    if manifest.kind is ReleaseKind.MEASUREMENTS:
+        return replace(manifest, body=body)
     unchanged = [
         file for file in manifest.files if PurePosixPath(file.path).parent.as_posix() not in exchanged
     ]
     paths = [path for folder in exchanged for path in (root / folder).glob("*.parquet")]
     new = [listed_file(root, path.relative_to(root).as_posix()) for path in paths]
     files = _in_order([*(file for file in unchanged if file.path != DATA_PACKAGE), *new])
-    body = manifest.body
     content = data_package(root, body["plan"], manifest.run, manifest.warnings, [*files, *beside])
     write_json(root / DATA_PACKAGE, content)
     files = _in_order([*files, listed_file(root, DATA_PACKAGE)])
-    return replace(manifest, files=tuple(files), body={**body, "intervals": intervals})
+    return replace(manifest, files=tuple(files), body=body)
 
 
 def _in_order(files: Iterable[ListedFile]) -> list[ListedFile]:

@@ -447,6 +447,7 @@ class MeasurementsBody(Body):
     agreement: list[StatedAgreement] = ABSENT
     residents: list[StatedResidents] = ABSENT
     imported: StatedImport = ABSENT
+    intervals: Any = ABSENT
 
 
 class TopdownBody(MeasurementsBody):
@@ -454,7 +455,6 @@ class TopdownBody(MeasurementsBody):
 
     sizes: PublishedSizes
     solver: dict[str, SolvedFamilies]
-    intervals: Any = ABSENT
 
 
 class LevelGuarantee(ContentInPart):

@@ -32,6 +32,7 @@ from tallyveil.files.finished import (
     refuse_unfinished,
     require_ledger,
     require_run,
+    runs_of,
 )
 from tallyveil.files.manifest import (
     MANIFEST_FORMAT,
@@ -234,7 +235,8 @@ def entered_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
     for file in manifest.files:
         path = inside(root, *file.path.split("/"))
         if path.is_file():
-            require_run(path, manifest.run, protected=manifest.protected)
+            runs = runs_of(file.path, manifest.run, manifest.spender)
+            require_run(path, *runs, protected=manifest.protected)
     return manifest
 
 

@@ -26,9 +26,16 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, GEOMETRY, NAMES, read_geometry, read_hierarchies
-from tallyveil.files.intervals import BESIDE, INTERVALS, refuse_earlier_tables, unchanged_parts
+from tallyveil.files.intervals import (
+    BESIDE,
+    INTERVALS,
+    interval_files,
+    known_queries,
+    refuse_earlier_tables,
+    unchanged_parts,
+)
 from tallyveil.files.manifest import Manifest, ReleaseKind, listed_file
-from tallyveil.files.manifest_files import read_manifest, require_unchanged
+from tallyveil.files.manifest_files import MAIN_PRODUCT, read_manifest, require_unchanged
 from tallyveil.files.marks import Marks, marked_text, marks_of
 from tallyveil.files.tables import INCLUDED, LEFT_OUT, ROWS, ROWS_PER_PART, TABLES, table_folder, table_name
 from tallyveil.geography.areas import Hierarchies
@@ -342,8 +349,10 @@ class MapFile:
 def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: Path) -> MapFile:
     """Write tables of a finished release with the shapes of its areas.
 
+    Of measurements, which have no tables, the estimates in `intervals/` are written.
+
     Args:
-        root: Folder of the release.
+        root: Folder of the release, or of measurements.
         geolevel: A geolevel, or a family of entities, that the release has tables of.
         queries: Queries of the tables; each once.
         out: A file outside the release that does not exist.
@@ -355,14 +364,18 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
     """
     require_maps("a file with shapes")
     refuse_output_inside(out, root)
-    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    manifest = read_manifest(root, *MAIN_PRODUCT)
+    alone = manifest.kind is ReleaseKind.MEASUREMENTS
     refuse_earlier_tables(root, "Read them as they are")
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
-    known = manifest.body["plan"]["tables"]
+    known = known_queries(root, manifest)
     # Each query once, whatever the order in which its factors are named.
     groups = [schema.query(name) for name in dict.fromkeys(as_named(query, known) for query in queries)]
     for group in groups:
-        table_files(root, manifest, geolevel, group.name)
+        if alone:
+            interval_files(root, geolevel, group.name)
+        else:
+            table_files(root, manifest, geolevel, group.name)
     _refuse_many(groups)
     # A hidden lock beside the file: two processes with one --out do not write it at once.
     with new_file(out, []):
@@ -377,7 +390,12 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
             raise _no_geometry(root)
         columns = [codes.alias("geocode"), *_names(hierarchies, geolevel, codes)]
         for group in groups:
-            columns += _answers(group, pl.concat(whole_table(root, manifest, geolevel, group)))
+            parts = (
+                _read(interval_files(root, geolevel, group.name))
+                if alone
+                else whole_table(root, manifest, geolevel, group)
+            )
+            columns += _answers(group, pl.concat(parts))
         shapes, kinds = _shapes(geometry, offsets, members)
         frame = pl.DataFrame([*columns, shapes.alias(COLUMN)])
         marks = marks_of(manifest)
@@ -405,8 +423,8 @@ def _refuse_many(groups: Sequence[QueryGroup]) -> None:
 
 def _no_geometry(root: Path) -> ConfigError:
     return ConfigError(
-        f"{root} has no {GEOMETRY}, because its release file names no `[geography] geometry`. Only a release with "
-        "shapes can be shown on a map.",
+        f"{root} has no {GEOMETRY}, because its release file names no `[geography] geometry`, or its measurements were "
+        "imported without --shapes. Only a release with shapes can be shown on a map.",
         code="no-geometry",
     )
 
@@ -439,7 +457,10 @@ def _answers(group: QueryGroup, rows: pl.DataFrame) -> Iterator[pl.Series]:
     """The columns of a table, in the order of its answers, from all its rows."""
     # A table may have the columns without an estimate, where only other tables have intervals.
     has_intervals = "estimate" in rows.columns and rows["estimate"].null_count() < rows.height
-    numbers = ("count", *BESIDE) if has_intervals else ("count",)
+    # Measurements alone have no counts.
+    numbers = [
+        name for name in ("count", *BESIDE) if name in rows.columns and (name == "count" or has_intervals)
+    ]
     for answer, label in enumerate(group.labels()):
         for name in numbers:
             # Whole tables have a row for every answer, so that an answer is every size-th row from its number on.

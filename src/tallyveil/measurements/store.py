@@ -37,8 +37,8 @@ from tallyveil.schema.counts import narrow
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import damaged
 from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.read import published_first, published_schema, read_published
-from tallyveil.storage.write import file_digest, write_parquet
+from tallyveil.storage.read import published_first, published_schema, published_tags, read_published
+from tallyveil.storage.write import copy_file, file_digest, write_parquet
 
 FOLDER = "measurements"
 ANSWER_LABELS = f"{FOLDER}/answers.parquet"
@@ -374,6 +374,27 @@ class StoredMeasurements:
             ]
         )
 
+    def copy(self, root: Path, geolevel: str, query: str, run: str) -> bool:
+        """Copy the files of one query as they are, unless another run has written them.
+
+        Args:
+            root: Release folder to copy into.
+            geolevel, query: As in `measure`.
+            run: Public name of the run that must have written them.
+        Returns:
+            Whether they were copied.
+        Raises:
+            StoreError: a file has another digest, or cannot be copied.
+        """
+        parts = sorted(measurement_folder(self._root, geolevel, query).glob("part-*.parquet"))
+        if any(published_tags(path).get("tallyveil.run") != run for path in parts):
+            return False
+        for path in parts:
+            place = measurement_folder(root, geolevel, query) / path.name
+            copy_file(path, place)
+            self._require_unchanged(path, place)
+        return bool(parts)
+
     def _load(self, geolevel: str, query: str) -> _OnSupport | _Whole:
         key = geolevel, query
         # The lock is held while reading, too: two threads must not read the same large files at once.
@@ -489,16 +510,20 @@ class StoredMeasurements:
 
     def _read_part(self, path: Path) -> pl.DataFrame:
         frame = read_published(path)
-        name = path.relative_to(self._root).as_posix()
         # Compared after reading: what was checked earlier may have been replaced since then.
-        if self._digests is not None and file_digest(path) != self._digests.get(name):
+        self._require_unchanged(path, path)
+        require_part(path, frame)
+        return frame
+
+    def _require_unchanged(self, path: Path, copy: Path) -> None:
+        """Refuse a copy of a part, or the part itself, that has another digest; raises StoreError."""
+        name = path.relative_to(self._root).as_posix()
+        if self._digests is not None and file_digest(copy) != self._digests.get(name):
             raise StoreError(
                 f"{path} was changed or added after the folder had been checked. Restore the folder from a copy, and "
                 "run the same command again.",
                 code="release-damaged",
             )
-        require_part(path, frame)
-        return frame
 
     def _measured(self, level: int) -> NDArray[np.bool_]:
         if self._shares is not None:

@@ -138,7 +138,7 @@ class Estimate:
             tree=prepared_sweep(self.plan, measured.hierarchies, measured.constraints),
             taken_over=measured.taken_over,
             groups=self._groups(),
-            writing="copy measurements of",
+            stored=measured.source,
         )
         return _Estimate(measured, self.plan, self.stated, privacy, estimation)
 

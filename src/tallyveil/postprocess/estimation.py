@@ -116,7 +116,7 @@ class Estimation:
         tree: The sweep up the spine, if the plan asks for it.
         taken_over: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
-        writing: Verb of the stages that write measurements.
+        stored: The measurements of an earlier run, whose files are copied; None for a run that measures.
         records: What each finished stage contributes to the manifest, by its name.
     """
 
@@ -130,7 +130,7 @@ class Estimation:
     tree: TreeSweep | None = None
     taken_over: TakenOver = field(default_factory=TakenOver)
     groups: FixedGroups | None = None
-    writing: str = "measure"
+    stored: StoredMeasurements | None = None
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _bounding: tuple[ConstraintTable, ...] = field(init=False)
     _values: TreeValues | None = field(init=False, default=None)
@@ -200,16 +200,21 @@ class Estimation:
     def _write_level(self, run: Run, level: int, queries: Sequence[str]) -> None:
         """Write a geolevel, one query at a time. A finished query is kept if the run is interrupted."""
         geolevel = self.spine.geolevels[level]
+        name = f"measure {geolevel}" if self.stored is None else f"copy measurements of {geolevel}"
         groups = [self.plan.query(query) for query in queries]
         # Answers, not rows: what the observer sees does not depend on how a query is divided into files.
         total = sum(group.size for group in groups) * self.spine.n_geounits(level)
-        with self.watch.stage(f"{self.writing} {geolevel}", total):
+        with self.watch.stage(name, total):
             for group in groups:
                 place = measurement_name(geolevel, group.name)
                 work = partial(self._write_query, run, geolevel, group)
-                run.stage(f"{self.writing} {geolevel} / {group.name}", [place], work)
+                run.stage(f"{name} / {group.name}", [place], work)
 
     def _write_query(self, run: Run, geolevel: str, group: QueryGroup) -> dict[str, Any]:
+        # Estimates by an earlier version have files under a name of their own, which are written anew.
+        if self.stored is not None and self.stored.copy(run.path, geolevel, group.name, run.spender):
+            self.observer.advanced(group.size * self.spine.n_geounits(self.spine.level_index(geolevel)))
+            return {}
         chunks = self._measuring(ChunkFolders(run.path, tags=run.tags), geolevel, group)
         parts = range(n_parts(self.spine, geolevel, group))
         for _, finished in run.executor.completed(chunks, parts):

@@ -30,6 +30,7 @@ from tallyveil.files.intervals import (
     refuse_earlier_tables,
 )
 from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest_files import MAIN_PRODUCT
 from tallyveil.files.tables import TABLES, table_folder, table_name
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.store import (
@@ -42,7 +43,7 @@ from tallyveil.measurements.store import (
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import read_kept
-from tallyveil.postprocess.intervals.areas import IntervalArea, family_counts
+from tallyveil.postprocess.intervals.areas import IntervalArea
 from tallyveil.postprocess.intervals.chunks import IntervalQuestion
 from tallyveil.postprocess.intervals.job import readme_of
 from tallyveil.postprocess.intervals.model import open_release
@@ -192,7 +193,7 @@ def require_intervals(root: Path, manifest: Manifest, *, whole: bool) -> list[st
     """
     content = made_intervals(root, manifest.run) or {}
     queries = list(dict.fromkeys(table["query"] for table in content["compared"]))
-    release = open_release(root)
+    release = open_release(root, kinds=MAIN_PRODUCT)
     question = IntervalQuestion(
         queries, None, None, content["level"], content["simultaneous"], not content["bounds_left_out"], True
     )
@@ -225,7 +226,7 @@ def require_intervals(root: Path, manifest: Manifest, *, whole: bool) -> list[st
 def _require_level(tables: FitTables, number: int, *, whole: bool) -> None:
     """Compute the tables of a geolevel again, or a part of them."""
     job, level = tables.job, tables.level(number)
-    spine, geolevel = job.release.spine, level.counts.geolevel
+    spine, geolevel = job.release.spine, level.geolevel
     codes = spine.geocodes[number].text
     written = [
         collect(read_interval_table(job.release.root, geolevel, group.name), job.release.root, "intervals")
@@ -242,7 +243,7 @@ def _require_level(tables: FitTables, number: int, *, whole: bool) -> None:
         for group, frame in zip(tables.interval_fit.groups, written, strict=True):
             columns = slice(place, place := place + group.size)
             part = Answers(answers.estimates[:, columns], answers.variances[:, columns])
-            published = group.apply(*level.counts.rows(start, stop), stop - start)
+            published = level.published([group], start, stop)
             _require_rows(tables, frame, group.size, (start, stop), codes, published, part)
     if is_part and number:
         _require_sums(tables, number, written)
@@ -266,7 +267,7 @@ def _require_rows(
     size: int,
     rows: tuple[int, int],
     codes: pl.Series,
-    published: Integers,
+    published: Integers | None,
     part: Answers,
 ) -> None:
     job, (start, stop) = tables.job, rows
@@ -284,7 +285,7 @@ def _require_rows(
     }
     same = here["geocode"].equals(codes[start:stop].gather(np.repeat(np.arange(stop - start), size)))
     require_fits(same, f"geocodes from {codes[start]!a:.80} on are not those of the geography")
-    same = np.array_equal(here["count"].to_numpy(), published.ravel())
+    same = published is None or np.array_equal(here["count"].to_numpy(), published.ravel())
     require_fits(same, f"counts from {codes[start]!a:.80} on are not those of the release")
     for name, (derived, most) in columns.items():
         # A number that cannot be told is null in a table. As a float it is NaN.
@@ -299,8 +300,7 @@ def _require_area(tables: FitTables, area: IntervalArea, *, whole: bool) -> None
     if whole:
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
         answers = region_answers(tables.fit, regions, tables.questions, workers=tables.workers)
-        counts = read_histogram(root, spine.geolevels[-1], job.release.schema, spine)
-        published = family_counts(counts, family, tables.interval_fit.groups)
+        published = tables.published_of(family)
     place = 0
     for group in tables.interval_fit.groups:
         columns = slice(place, place := place + group.size)
@@ -311,7 +311,8 @@ def _require_area(tables: FitTables, area: IntervalArea, *, whole: bool) -> None
         if whole:
             part = Answers(answers.estimates[:, columns], answers.variances[:, columns])
             rows, codes = (0, family.n_entities), pl.Series(family.codes)
-            _require_rows(tables, frame, group.size, rows, codes, published[:, columns], part)
+            here = None if published is None else published[:, columns]
+            _require_rows(tables, frame, group.size, rows, codes, here, part)
             continue
         finest = collect(read_interval_table(root, spine.geolevels[-1], group.name), root, INTERVALS)
         if frame["estimate"].null_count() or finest["estimate"].null_count():
@@ -367,7 +368,8 @@ def _require_compared(root: Path, content: JsonObject, geolevels: set[str]) -> N
             table["is_entity"] == (table["area"] not in geolevels), f"{INTERVALS}/: is_entity is wrong"
         )
         frame = collect(read_interval_table(root, table["area"], table["query"]), root, "intervals")
-        errors, count = frame["standard_error"].drop_nulls().to_numpy(), pl.col("count")
+        errors = frame["standard_error"].drop_nulls().to_numpy()
+        count = pl.col("count") if "count" in frame.columns else pl.lit(None, pl.Int64)
         errors = errors[errors > 0]
         derived = {
             "answers": frame.height,

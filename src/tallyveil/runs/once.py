@@ -486,7 +486,8 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     # Read back as written: the first draw comes only after the ledger has been seen to show exactly one spend.
     require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
-    return Run(folder, secrets, spent(entered), versions, executor, resumed=begun)
+    spender = secrets.run_id if job.earlier is None else job.earlier.run
+    return Run(folder, secrets, spent(entered), versions, executor, resumed=begun, spender=spender)
 
 
 def _entered(outcome: Outcome, book: Path | None) -> Outcome:

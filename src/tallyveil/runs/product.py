@@ -24,7 +24,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.errors import StoreError
-from tallyveil.files.finished import require_run
+from tallyveil.files.finished import require_run, runs_of
 from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, listed_file
 from tallyveil.runs.executor import Executor
 from tallyveil.runs.folder import RunFolder
@@ -40,9 +40,10 @@ Made = TypeVar("Made")
 class Stages:
     """The stages of one run, and the files they have written."""
 
-    def __init__(self, folder: RunFolder, secrets: RunSecrets) -> None:
+    def __init__(self, folder: RunFolder, secrets: RunSecrets, spender: str) -> None:
         self._folder = folder
         self._secrets = secrets
+        self._spender = spender
         self._files: dict[str, str] = {}
 
     def stage(self, name: str, places: Sequence[str], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -115,7 +116,8 @@ class Stages:
                     "changed files once more, with the same numbers, and spends nothing.",
                     code="run-damaged",
                 )
-            require_run(place, self._secrets.run_id, protected=self._secrets.protected)
+            runs = runs_of(path, self._secrets.run_id, self._spender)
+            require_run(place, *runs, protected=self._secrets.protected)
         return self.written()
 
     def written(self) -> dict[str, str]:
@@ -227,6 +229,7 @@ class Run:
         spent: What the ledger shows, in the declared unit.
         versions: Versions of Tallyveil that have worked on the run, this one last.
         resumed: Whether an earlier process had spent already.
+        spender: Public name of the run whose spend the ledger shows, which is an earlier one where nothing is drawn.
         executor: Does the chunks of the work.
     """
 
@@ -239,15 +242,17 @@ class Run:
         executor: Executor,
         *,
         resumed: bool,
+        spender: str,
     ) -> None:
         self.path = folder.path
         self.secrets = secrets
         self.spent = cost
         self.versions = versions
         self.resumed = resumed
+        self.spender = spender
         self.executor = executor
         # The folder itself is not handed on: a product gets stages, and no way to the key file or the seal.
-        self._stages = Stages(folder, secrets)
+        self._stages = Stages(folder, secrets, spender)
 
     @property
     def run_id(self) -> str:

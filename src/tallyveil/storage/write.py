@@ -15,9 +15,11 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -61,6 +63,11 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
         with suppress(OSError):  # the folder itself may not exist
             temporary.unlink()
         raise store_error(path, error) from error
+
+
+def copy_file(source: Path, path: Path) -> None:
+    """Copy the bytes of a file, as `write_file` writes them; raises StoreError."""
+    write_file(path, partial(shutil.copyfile, source))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -33,7 +33,6 @@ from tallyveil.exact import as_given
 from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import histogram_path, read_histogram
 from tallyveil.files.intervals import DECIMALS, known_queries, made_intervals, read_interval_answers
-from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import MAIN_PRODUCT, require_unchanged, require_unchanged_files
 from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.areas import Hierarchies
@@ -94,11 +93,6 @@ def _refuse_areas(spine: Spine, areas: Mapping[str, pl.Series]) -> None:
 
 NOISY = frozenset({FOLDER, INVARIANTS})
 """What estimates are made from: noisy answers, and exact counts."""
-
-
-def is_alone(release: FinishedRelease) -> bool:
-    """Whether a folder holds measurements alone, without counts and without estimates that were made of them."""
-    return release.manifest.kind is ReleaseKind.MEASUREMENTS
 
 
 def bounds_choice(
@@ -510,7 +504,7 @@ def _answers(
     family = area_family(release.spine, areas)
     # Names of queries that intervals are written for are taken, whatever the order of their factors.
     groups = named_queries(release, wanted.tables, known_queries(release.root, release.manifest))
-    alone = is_alone(release)
+    alone = release.is_alone
     interval_manifest, with_bounds = bounds_choice(
         release, with_bounds=wanted.with_bounds, besides=NOISY if alone else ()
     )

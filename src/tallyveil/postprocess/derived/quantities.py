@@ -61,7 +61,6 @@ from tallyveil.postprocess.derived.district import (
     NOT_DETERMINED,
     area_family,
     bounds_choice,
-    is_alone,
     published_counts,
     why_no_estimates,
     written_estimates,
@@ -511,7 +510,7 @@ def quantities_of(
     refuse_level(level)
     release, threads = open_release(root, kinds=MAIN_PRODUCT), workers or usable_cores()
     apart = release.stated.tables_apart
-    anew = apart or is_alone(release)
+    anew = apart or release.is_alone
     if anew:
         refuse_partial_measurements(release)
     interval_manifest, with_bounds = bounds_choice(

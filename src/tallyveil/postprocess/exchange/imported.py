@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import polars as pl
+
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, whole_ledger
 from tallyveil.accounting.numbers import at_most
@@ -17,6 +19,7 @@ from tallyveil.files.manifest import ReleaseKind
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.geometry import Geometry, read_shapes, require_maps, with_geometry
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.tables import GEOCODE, entities_from_columns, family_columns, read_assignments
 from tallyveil.measurements.layouts.described.answers import (
@@ -105,6 +108,8 @@ def open_published(
     descriptions: Sequence[Description],
     totals: Path | None = None,
     entities: Path | None = None,
+    shapes: Path | None = None,
+    shapes_geocode: str = GEOCODE,
 ) -> PublishedMeasurements:
     """Open a folder of files that a description describes.
 
@@ -113,11 +118,15 @@ def open_published(
         descriptions: The description; or several of one layout, of which one fits.
         totals: Table of the exact totals that the files leave out, with the columns geocode and count.
         entities: Table of the finest geounits and the areas that they lie in, for tables of these areas.
+        shapes: File of geometry of the finest geounits, for maps.
+        shapes_geocode: Its column of geocodes.
     Raises:
         ConfigError, SchemaError, GeographyError, ConstraintError: the files are not those of one product, or they or
             the tables beside them are incomplete or contradict each other.
         StoreError: a file is missing or cannot be read.
     """
+    if shapes is not None:
+        require_maps("--shapes")  # before anything is read
     # Of descriptions of one layout, that with most geolevels knows all words.
     widest = max(descriptions, key=lambda description: len(description.form.geolevels))
     files = find_files(root, widest.form, widest.schema)
@@ -133,14 +142,15 @@ def open_published(
         settings = computed_settings(files, source, description.schema, description.neighbours)
     files = replace(files, form=description.form, schema=description.schema)
     families = () if entities is None else _families(entities, source.spine)
-    hierarchies = replace(source.hierarchies, families=families, shares=settings.shares)
+    geometry = None if shapes is None else _geometry(shapes, shapes_geocode, source.spine)
+    hierarchies = replace(source.hierarchies, families=families, shares=settings.shares, geometry=geometry)
     product = description.declared if compares else description.plan_with(settings.allocation.strategy)
     assert product is not None
     plan = _plan_on(product, hierarchies)
     constraints = _constraints(files, source, plan, hierarchies, totals)
     # Before anything is copied, which takes long.
     refuse_conflicts(constraints, source.spine, plan.schema)
-    beside = {"totals": totals, "entities": entities}
+    beside = {"totals": totals, "entities": entities, "shapes": shapes}
     inputs = {name: path for name, path in beside.items() if path is not None}
     imported: JsonObject = {
         "layout": description.form.name,
@@ -211,6 +221,15 @@ def _families(path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
     columns = {name: rows[name] for name in rows.columns}
     blank = {name: columns[name].replace("", None) for name in names}
     return entities_from_columns(spine, {**columns, **blank}, names)
+
+
+def _geometry(path: Path, geocode: str, spine: Spine) -> Geometry:
+    """The shapes of a file; those of geounits that the spine does not have, such as water blocks, are left out."""
+    stored = read_shapes(path, geocode)
+    known = pl.Series(spine.locate(spine.finest, stored.geocodes) >= 0)
+    return with_geometry(
+        spine, replace(stored, geocodes=stored.geocodes.filter(known), wkb=stored.wkb.filter(known))
+    )
 
 
 def _plan_on(product: ReleasePlan, hierarchies: Hierarchies) -> ReleasePlan:

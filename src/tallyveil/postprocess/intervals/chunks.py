@@ -21,6 +21,7 @@ import polars as pl
 from tallyveil.estimation.intervals.answers import at_once_of
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.intervals import Tally, files_of_intervals
+from tallyveil.files.manifest_files import MAIN_PRODUCT
 from tallyveil.files.tables import TABLES
 from tallyveil.noise.key import KEY_BYTES
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
@@ -218,7 +219,7 @@ def open_intervals(description: JsonObject, secret: bytes) -> "IntervalWork":
         await_file(shared, description["entities"])
         table = read_parquet(shared)
     question = IntervalQuestion(entities=table, **description["question"])
-    job = made_with_patience(lambda: question.job(open_release(root, in_run=True)))
+    job = made_with_patience(lambda: question.job(open_release(root, in_run=True, kinds=MAIN_PRODUCT)))
     staged = root / CHUNKS / _STAGED / os.urandom(8).hex()
     return IntervalWork(job, pieces_of(job, is_remote=True), ChunkFolders(root, staged), question.in_tables)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -30,6 +30,7 @@ from tallyveil.files.intervals import (
 )
 from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind
 from tallyveil.files.manifest_files import (
+    MAIN_PRODUCT,
     require_own_kind,
     require_unchanged_files,
     write_manifest,
@@ -92,7 +93,7 @@ def make_intervals(
     """Write `intervals/` into the folder of a finished release and add columns to its tables, replacing earlier ones.
 
     Args:
-        root: Release folder, with all its measurements.
+        root: Release folder, with all its measurements; or a folder of measurements alone, which has no counts.
         tables: Queries, measured or not; None for those of the release's tables.
         entities: Table with a column `geocode` of finest geocodes and a column for each family of entities, or None.
         families: Columns of `entities` to read; None for every other text column.
@@ -112,12 +113,14 @@ def make_intervals(
         SchemaError, GeographyError, ConstraintError: queries, entities or zeros do not fit the release.
     Privacy: post-processing. Nothing is spent, because everything follows from published data.
     """
-    written_manifest(root, ReleaseKind.TOPDOWN)  # no file is made in a folder that holds no release
+    # No file is made in a folder that holds no release. Measurements alone have no tables.
+    alone = written_manifest(root, *MAIN_PRODUCT).kind is ReleaseKind.MEASUREMENTS
+    in_tables = in_tables and not alone
     threads = workers or usable_cores()
     question = IntervalQuestion(tables, entities, families, level, simultaneous, with_bounds, in_tables)
     # The claim keeps two commands from exchanging the same tables.
     with Claim(root, COMMAND) as claim, interval_executor(root, executors or Threads(threads)) as executor:
-        release = open_release(root, in_run=in_run)
+        release = open_release(root, in_run=in_run, kinds=MAIN_PRODUCT)
         refuse_partial_measurements(release)
         # A command that was killed while tables were exchanged left both; the released ones are put back.
         undo_exchange(root, release.manifest)
@@ -258,6 +261,9 @@ def readme_of(
         interval=f"the {100 * level:g} % interval: whole numbers, both ends belong to it"
         if model.gaussian
         else "null; the count itself where it is exact",
+        count="" if release.is_alone else _COUNT,
+        chosen="estimates" if release.is_alone else "counts",
+        what="an estimate" if release.is_alone else "a count",
         covers=covers,
         units=release.schema.unit.many,
         zeros=zeros,
@@ -265,6 +271,7 @@ def readme_of(
     return marked_text(marks_of(release.manifest).lines(), text)
 
 
+_COUNT: Final = "  count           the released count: whole, not negative, and for that slightly biased\n"
 _README = """Intervals of the release {name}
 
 One row for every geounit (or entity) and answer, zeros included:
@@ -272,8 +279,7 @@ One row for every geounit (or entity) and answer, zeros included:
   geocode         the geounit, or the name of the entity
   {attributes}
                   the label of the answer's group; null where the query sums the attribute out
-  count           the released count: whole, not negative, and for that slightly biased
-  estimate        an unbiased estimate from the noisy measurements; may be negative or fractional
+{count}  estimate        an unbiased estimate from the noisy measurements; may be negative or fractional
   standard_error  of the estimate, from the privacy noise alone, {units}
   lower, upper    {interval}
 A number is null where the measurements do not determine the answer. Where the standard error is 0 the count is exact.
@@ -283,6 +289,6 @@ A number is null where the measurements do not determine the answer. Where the s
 {zeros}
 For a sum of rows do not add up ends: estimates add up, ends and standard errors do not. Ask for the sum itself:
 `tallyveil intervals RUN --district FILE`, or entities with --entities. Choose rows by their codes and labels, not by
-their counts: rows with a count above 0 have estimates that are too high, and their intervals cover less often than
+their {chosen}: rows with {what} above 0 have estimates that are too high, and their intervals cover less often than
 stated. Nothing here costs privacy-loss budget.
 """

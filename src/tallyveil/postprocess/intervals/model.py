@@ -75,6 +75,11 @@ class FinishedRelease:
         return plan
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the folder holds measurements alone, without counts that were estimated from them."""
+        return self.manifest.kind is ReleaseKind.MEASUREMENTS
+
+    @property
     def name(self) -> str:
         """Name of the release."""
         return str(self.manifest.body["name"])
@@ -312,7 +317,7 @@ def exact_answers(release: FinishedRelease, spine: Spine, level: int, group: Que
     at = level
     while spine.geolevels[at] not in release.spine.geolevels:
         at += 1  # the sums of siblings have no histogram, but the siblings have one
-    if release.manifest.kind is ReleaseKind.MEASUREMENTS:
+    if release.is_alone:
         return _stated_answers(release, at, group, of_groups=at > level)
     counts = read_histogram(release.root, spine.geolevels[at], release.schema, release.spine)
     answers = group.apply(*counts.rows(0, counts.n_geounits), counts.n_geounits)

@@ -27,6 +27,7 @@ from tallyveil.files.intervals import (
     files_of_intervals,
 )
 from tallyveil.geography.areas import area_spine
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.intervals.areas import IntervalArea, family_counts
 from tallyveil.postprocess.intervals.fits import IntervalFit
@@ -81,7 +82,9 @@ class IntervalJob:
 
     @property
     def tabulated(self) -> set[str]:
-        """Queries for which the release publishes tables."""
+        """Queries for which the release publishes tables; none of measurements alone."""
+        if self.release.is_alone:
+            return set()
         return {group.name for group in self.groups} & set(self.release.plan["tables"])
 
     @property
@@ -111,6 +114,8 @@ class IntervalJob:
             "bounds_left_out": [] if self.with_bounds else bounds,
             "tallyveil": VERSION,
             **({"estimated_from": apart} if apart else {}),
+            # Only said where it differs from what all releases have.
+            **({"counts": False} if self.release.is_alone else {}),
         }
 
     def in_order(self, tallies: Sequence[Tally]) -> list[Compared]:
@@ -196,40 +201,50 @@ class FitTables:
         """The tables of a geolevel, which can be written file by file."""
         release = self.job.release
         geolevel = release.spine.geolevels[number]
-        # Published counts stand beside every interval, and are read once for all tables of the geolevel.
-        counts = read_histogram(release.root, geolevel, release.schema, release.spine)
         place = self.interval_fit.model.spine.level_index(geolevel)
-        return LevelTables(self, counts, LevelAnswers.of(self.fit, place, self.questions))
+        answers = LevelAnswers.of(self.fit, place, self.questions)
+        # Published counts stand beside every interval, and are read once for all tables of the geolevel.
+        return LevelTables(self, geolevel, self._counts(geolevel), answers)
+
+    def published_of(self, family: EntityFamily) -> Integers | None:
+        """Published answers of some areas, one query after the other; None of measurements alone."""
+        counts = self._counts(self.job.release.spine.geolevels[-1])
+        return None if counts is None else family_counts(counts, family, self.interval_fit.groups)
+
+    def _counts(self, geolevel: str) -> PublicCounts | None:
+        """The published counts of a geolevel; None of measurements alone."""
+        release = self.job.release
+        if release.is_alone:
+            return None
+        return read_histogram(release.root, geolevel, release.schema, release.spine)
 
     def _write_level(self, number: int, folders: Folders, observer: Observer) -> list[Tally]:
         """Write every table of a geolevel."""
         level, spine = self.level(number), self.job.release.spine
-        codes, counts = spine.geocodes[number].text, level.counts
-        tables = self.tables(folders, counts.geolevel, is_entity=False, tabulated=True)
+        codes = spine.geocodes[number].text
+        tables = self.tables(folders, level.geolevel, is_entity=False, tabulated=True)
         for start, stop, answers in level.answers.stream(workers=self.workers):
-            published = [
-                group.apply(*counts.rows(start, stop), stop - start) for group in self.interval_fit.groups
-            ]
-            self._add(tables, len(codes), codes[start:stop], np.concatenate(published, axis=1), answers)
+            published = level.published(self.interval_fit.groups, start, stop)
+            self._add(tables, len(codes), codes[start:stop], published, answers)
             observer.advanced(stop - start)
         tallies = [table.finish() for table in tables]
         # Read back as written, like every file of a release.
-        self._check(folders, counts, spine)
+        if level.counts is not None:
+            self._check(folders, level.counts, spine)
         return tallies
 
     def _write_area(self, area: IntervalArea, folders: Folders, observer: Observer) -> list[Tally]:
         """Write every table of an area that is not on the spine."""
         release, family = self.job.release, area.family
         spine = release.spine
-        counts = read_histogram(release.root, spine.geolevels[-1], release.schema, spine)
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
         answers = region_answers(self.fit, regions, self.questions, workers=self.workers)
         tables = self.tables(folders, family.name, is_entity=area.is_entity, tabulated=area.tabulated)
-        published = family_counts(counts, family, self.interval_fit.groups)
-        self._add(tables, family.n_entities, pl.Series(family.codes), published, answers)
+        self._add(tables, family.n_entities, pl.Series(family.codes), self.published_of(family), answers)
         observer.advanced(family.n_entities)
         tallies = [table.finish() for table in tables]
-        if area.tabulated:
+        counts = self._counts(spine.geolevels[-1]) if area.tabulated else None
+        if counts is not None:
             self._check(folders, area_counts(counts, family, release.schema.size), area_spine(family))
         return tallies
 
@@ -253,7 +268,7 @@ class FitTables:
         ]
 
     def add(
-        self, table: IntervalTable, n_rows: int, codes: pl.Series, published: Integers, part: Answers
+        self, table: IntervalTable, n_rows: int, codes: pl.Series, published: Integers | None, part: Answers
     ) -> None:
         """Add some of the `n_rows` geounits or entities of an area to a table."""
         # Bonferroni over all rows of the table, although they are written some at a time.
@@ -274,7 +289,7 @@ class FitTables:
         tables: Sequence[IntervalTable],
         n_rows: int,
         codes: pl.Series,
-        published: Integers,
+        published: Integers | None,
         answers: Answers,
     ) -> None:
         """Add some of the `n_rows` geounits or entities of an area to its tables."""
@@ -282,7 +297,7 @@ class FitTables:
         for table in tables:
             columns = slice(place, place + table.group.size)
             part = Answers(answers.estimates[:, columns], answers.variances[:, columns])
-            self.add(table, n_rows, codes, published[:, columns], part)
+            self.add(table, n_rows, codes, None if published is None else published[:, columns], part)
             place = columns.stop
 
 
@@ -292,13 +307,22 @@ class LevelTables:
 
     Attributes:
         work: The fit.
-        counts: Published counts.
+        geolevel: Its name.
+        counts: Published counts; None of measurements alone.
         answers: Estimates and variances.
     """
 
     work: FitTables
-    counts: PublicCounts
+    geolevel: str
+    counts: PublicCounts | None
     answers: LevelAnswers
+
+    def published(self, groups: Sequence[QueryGroup], start: int, stop: int) -> Integers | None:
+        """Published answers of some geounits, one query after the other; None of measurements alone."""
+        if self.counts is None:
+            return None
+        rows = self.counts.rows(start, stop)
+        return np.concatenate([group.apply(*rows, stop - start) for group in groups], axis=1)
 
     def write_file(self, folders: Folders, query: int, file: int) -> list[Tally]:
         """Write one file of a table, the same as all together would be.
@@ -310,18 +334,17 @@ class LevelTables:
             query: Number of the query.
             file: Number of the file.
         """
-        work, counts = self.work, self.counts
+        work = self.work
         codes = work.interval_fit.model.spine.geocodes[self.answers.level].text
-        table = work.tables(folders, counts.geolevel, is_entity=False, tabulated=True, first=file)[query]
+        table = work.tables(folders, self.geolevel, is_entity=False, tabulated=True, first=file)[query]
         group, place = table.group, sum(group.size for group in work.interval_fit.groups[:query])
         # Only these rows, but all questions: floats are summed as in one process.
         rows = list(files_of_intervals(len(codes), self.answers.at_once, group.size))[file]
         for start, stop, answers in self.answers.stream(rows, workers=work.workers):
             columns = slice(place, place + group.size)
             part = Answers(answers.estimates[:, columns], answers.variances[:, columns])
-            published = group.apply(*counts.rows(start, stop), stop - start)
-            work.add(table, len(codes), codes[start:stop], published, part)
+            work.add(table, len(codes), codes[start:stop], self.published([group], start, stop), part)
         tally = table.finish()
-        if table.staging is not None:
-            check_table_part(table.staging, counts, group, codes, file, rows)
+        if table.staging is not None and self.counts is not None:
+            check_table_part(table.staging, self.counts, group, codes, file, rows)
         return [tally]

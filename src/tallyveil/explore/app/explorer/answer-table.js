@@ -24,6 +24,8 @@ import { answerTitle } from "./site.js";
  * @returns {Promise<HTMLElement>}
  */
 export function answerTable({ table, caption, numbers, intervals, compared = null, choose = null }) {
+  // Measurements have none.
+  const counts = numbers.published.some((number) => number !== null);
   const rows = table.answers.map((_, place) => ({
     place, answer: answerOf(numbers, place), before: compared ? compared.numbers.published[place] : null,
   }));
@@ -35,14 +37,14 @@ export function answerTable({ table, caption, numbers, intervals, compared = nul
     rows: (start, stop) => rows.slice(start, stop),
     columns: [
       { heading: say("Answer"), head: true, show: (row) => choose ? choose(row.place) : answerTitle(table, row.place) },
-      { heading: say("Published"), numeric: true, show: ({ answer }) => count(answer.published) },
+      ...(counts ? [{ heading: say("Published"), numeric: true, show: (/** @type {Row} */ { answer }) => count(answer.published) }] : []),
       ...(compared ? [
         { heading: say("Published in the other release, {name}", { name: shown(compared.name) }), numeric: true, show: (/** @type {Row} */ row) => count(row.before) },
         { heading: say("Difference"), numeric: true, show: (/** @type {Row} */ row) => difference(minus(row.answer.published, row.before)) },
       ] : []),
       ...(intervals ? [
         { heading: say("Interval"), numeric: true, show: (/** @type {Row} */ { answer }) => intervalText(answer) },
-        { heading: say("In its interval"), show: (/** @type {Row} */ { answer }) => place(answer) },
+        ...(counts ? [{ heading: say("In its interval"), show: (/** @type {Row} */ { answer }) => place(answer) }] : []),
         { heading: say("Estimate"), numeric: true, show: (/** @type {Row} */ { answer }) => estimateText(answer) },
         { heading: say("Standard error"), numeric: true, show: (/** @type {Row} */ { answer }) => rounded(answer.error) },
       ] : []),

@@ -10,7 +10,7 @@ import { ANSWER_HEADINGS, answerRows, answerTable } from "./answer-table.js";
 import { areaTitle } from "./area.js";
 import { intervalPicture, pictureKey } from "./interval-picture.js";
 import { answerOf, answerSentences, EXACT, estimateText, intervalText, isExact, outsideSentence } from "./sentences.js";
-import { answerTitle, kindTitle, kindWords, levelTitle, tablesOf, tableTitle } from "./site.js";
+import { answerTitle, hasCounts, kindTitle, kindWords, levelTitle, tablesOf, tableTitle } from "./site.js";
 import { areaKey } from "./view.js";
 
 /** @typedef {import("./view.js").View} View */
@@ -137,7 +137,7 @@ function headline(areas, view, numbers) {
   const label = view.table.answers.length > 1 ? element("h2", { id: "answer-title" }, answerTitle(view.table, view.answer)) : null;
   const exact = isExact(answer); // three times the same number, and sentences about noise, would say less
   const figures = element("dl", { class: "figures" },
-    figure("is-published", say("Published count"), count(answer.published), site.unit),
+    ...(hasCounts(site) ? [figure("is-published", say("Published count"), count(answer.published), site.unit)] : []),
     ...(site.intervals && view.table.intervals && !exact ? [
       figure("is-interval", say("{level} interval", { level: share(site.intervals.level) }), intervalText(answer), say("of the count before noise")),
       figure("", say("Unbiased estimate"), estimateText(answer), answer.error === null ? "" : say("standard error {number}", { number: rounded(answer.error) })),
@@ -151,7 +151,7 @@ function headline(areas, view, numbers) {
   }
   const picture = intervalPicture(answer);
   const outside = outsideSentence(answer);
-  return [label, figures, picture, picture ? pictureKey() : null,
+  return [label, figures, picture, picture ? pictureKey(hasCounts(site)) : null,
     element("div", { class: "sentences" },
       ...answerSentences(answer, site.unit, site.intervals.level).map((sentence) => element("p", {}, sentence)),
       outside ? element("p", { class: "note" }, outside) : null,

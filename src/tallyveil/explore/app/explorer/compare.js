@@ -8,8 +8,8 @@ import { count, decimal, rounded, share } from "../parts/numbers.js";
 import { ANSWER_HEADINGS, answerRows } from "./answer-table.js";
 import { areaTitle } from "./area.js";
 import { searchBox } from "./search-box.js";
-import { answerOf, intervalText } from "./sentences.js";
-import { answerTitle, kindTitle, tableTitle } from "./site.js";
+import { answerOf, estimateText, intervalText } from "./sentences.js";
+import { answerTitle, hasCounts, kindTitle, tableTitle } from "./site.js";
 import { differenceTable, ends } from "./sum-view.js";
 import { areaKey } from "./view.js";
 
@@ -75,7 +75,7 @@ function sideCard(areas, area, answer) {
     ? element("p", {}, say("{level} interval of the count before noise: {interval}", { level: share(areas.site.intervals.level), interval: intervalText(answer) })) : null;
   return element("div", { class: "figure is-published" },
     element("p", { class: "side-name" }, areaTitle(area), element("span", { class: "quiet" }, ` ${kindTitle(area.kind)}`)),
-    element("p", { class: "side-count" }, count(answer.published), ` ${areas.site.unit}`), interval);
+    element("p", { class: "side-count" }, hasCounts(areas.site) ? count(answer.published) : estimateText(answer), ` ${areas.site.unit}`), interval);
 }
 
 /**
@@ -88,15 +88,15 @@ function sideCard(areas, area, answer) {
  */
 function differenceSentences(areas, view, titles, sides, found, why) {
   const [one, other] = sides.map((numbers) => numbers.published[view.answer]);
-  const published = publishedDifference(one, other, titles, areas.site.unit);
-  if (!found) return [published, say("There is no margin for the difference. {reason}", { reason: why ?? "" })];
+  const published = hasCounts(areas.site) ? [publishedDifference(one, other, titles, areas.site.unit)] : [];
+  if (!found) return [...published, say("There is no margin for the difference. {reason}", { reason: why ?? "" })];
   const place = view.answer;
   const estimate = found.estimate[place];
-  if (estimate === null) return [published, say("The noisy measurements do not determine the difference.")];
+  if (estimate === null) return [...published, say("The noisy measurements do not determine the difference.")];
   const level = /** @type {{level: number}} */ (areas.site.intervals).level;
   const said = say("The unbiased estimate of the difference is {estimate}, with a standard error of {error}.", { estimate: decimal(estimate), error: rounded(found.error[place]) });
   const interval = say("The {level} interval of the difference before noise is {interval}.", { level: share(level), interval: ends(found, place) });
-  return [published, said, found.low[place] === null ? say("There is no interval for it.") : interval];
+  return [...published, said, found.low[place] === null ? say("There is no interval for it.") : interval];
 }
 
 /**

@@ -9,8 +9,8 @@ import { pagedTable } from "../parts/tables.js";
 import { ANSWER_HEADINGS } from "./answer-table.js";
 import { areaTitle } from "./area.js";
 import { intervalSpark } from "./interval-picture.js";
-import { answerOf, intervalText } from "./sentences.js";
-import { answerTitle, kindTitle, kindWords, tableTitle } from "./site.js";
+import { answerOf, estimateText, intervalText } from "./sentences.js";
+import { answerTitle, hasCounts, kindTitle, kindWords, tableTitle } from "./site.js";
 import { areaKey } from "./view.js";
 
 /** @typedef {import("./area.js").Area} Area */
@@ -110,7 +110,9 @@ async function groupTable(areas, view, group, title) {
         { heading: say("Kind"), show: (/** @type {Row} */ row) => kindTitle(row.area.kind) },
         { heading: say("Shared"), numeric: true, show: (/** @type {Row} */ row) => row.note },
       ] : []),
-      { heading: say("Published"), numeric: true, show: (row) => count(row.answer.published) },
+      ...(hasCounts(site)
+        ? [{ heading: say("Published"), numeric: true, show: (/** @type {Row} */ row) => count(row.answer.published) }]
+        : [{ heading: say("Estimate"), numeric: true, show: (/** @type {Row} */ row) => estimateText(row.answer) }]),
       ...(site.intervals && table.intervals ? [
         { heading: say("Interval"), numeric: true, show: (/** @type {Row} */ row) => intervalText(row.answer) },
         ...(across ? [] : [{ heading: say("On one scale"), show: (/** @type {Row} */ row) => intervalSpark(row.answer, 0, most) }]),

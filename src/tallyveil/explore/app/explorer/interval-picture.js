@@ -60,12 +60,15 @@ export function ownAxis(answer) {
   return [least - pad, most + pad];
 }
 
-/** What the marks of the pictures mean. */
-export function pictureKey() {
+/**
+ * What the marks of the pictures mean.
+ * @param {boolean} counts whether there are published counts
+ */
+export function pictureKey(counts) {
   const sign = (/** @type {SVGElement[]} */ ...shapes) =>
     svgElement("svg", { viewBox: "0 0 28 18", "aria-hidden": "true", class: "picture-sign" }, ...shapes);
   return element("ul", { class: "key picture" },
-    element("li", {}, sign(diamond(14, 9, 6)), say("Published count")),
+    counts ? element("li", {}, sign(diamond(14, 9, 6)), say("Published count")) : null,
     element("li", {}, sign(svgElement("circle", { class: "estimate", cx: 14, cy: 9, r: 5 })), say("Unbiased estimate")),
     element("li", {}, sign(svgElement("line", { class: "span", x1: 3, x2: 25, y1: 9, y2: 9 })), say("Interval")));
 }

@@ -13,7 +13,7 @@ import { Chosen } from "./chosen.js";
 import { showInside } from "./inside.js";
 import { searchBox } from "./search-box.js";
 import { SearchIndex } from "./search-index.js";
-import { languageSwitch, loadSite, pageLinks } from "./site.js";
+import { languageSwitch, loadSite, madeBy, pageLinks } from "./site.js";
 import { currentView, goTo } from "./view.js";
 
 /** @typedef {import("./site.js").Site} Site */
@@ -158,7 +158,7 @@ function head(site, index) {
     site.compared ? element("p", {}, shown(say("The other release, {name}: {said}", { name: site.compared.name, said: site.compared.signature }))) : null,
     site.map ? null : element("p", {}, shown(site.no_map ?? say("This site has no map."))),
     element("p", {}, say("CSV files: {note}", { note: say(CSV_NOTE) })),
-    element("p", {}, `${say("Made by {program} from published counts. This page loads nothing from other sites.", { program: shown(site.made_by) })} ${site.map ? say("Map drawn by MapLibre.") : ""}`));
+    element("p", {}, `${madeBy(site)} ${site.map ? say("Map drawn by MapLibre.") : ""}`));
 }
 
 /** @param {unknown} error */

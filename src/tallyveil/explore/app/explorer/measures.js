@@ -2,17 +2,18 @@
 
 import { phrase, say } from "../parts/language.js";
 import { count, rounded, share } from "../parts/numbers.js";
-import { kindWords } from "./site.js";
+import { hasCounts, kindWords } from "./site.js";
 
 /** @typedef {import("./areas.js").Areas} Areas */
 /** @typedef {import("./site.js").Site} Site */
 /** @typedef {import("./site.js").Table} Table */
-/** @typedef {"published" | "share" | "standard_error" | "relative_standard_error" | "outside"} Measure */
+/** @typedef {"published" | "estimate" | "share" | "standard_error" | "relative_standard_error" | "outside"} Measure */
 /** @typedef {{least: number, most: number, limits: number[], zero?: boolean}} Limits a class goes from its limit up to the next; `zero`: the first class is zero alone */
 
 /** @type {Record<Measure, {title: string, text: (value: number | null) => string}>} */
 export const MEASURES = {
   published: { title: phrase("Published count"), text: count },
+  estimate: { title: phrase("Unbiased estimate"), text: rounded },
   share: { title: phrase("Share of the total"), text: share },
   standard_error: { title: phrase("Standard error"), text: rounded },
   relative_standard_error: { title: phrase("Standard error, relative to the count"), text: share },
@@ -29,6 +30,7 @@ export const OUTSIDE = [phrase("Below its interval"), phrase("Inside its interva
  * @returns {Measure[]}
  */
 export function measuresOf(site, table) {
+  if (!hasCounts(site)) return ["estimate", "standard_error", "relative_standard_error"];
   const withIntervals = site.intervals !== null && table.intervals;
   return [
     "published",
@@ -48,7 +50,9 @@ export function measuresOf(site, table) {
  * @returns {Promise<(number | null)[]>}
  */
 export async function measured(areas, kind, chunk, table, answer, measure) {
-  const wanted = { published: "p", share: "p", standard_error: "s", relative_standard_error: "sp", outside: "plu" }[measure];
+  const wanted = {
+    published: "p", estimate: "e", share: "p", standard_error: "s", relative_standard_error: hasCounts(areas.site) ? "sp" : "se", outside: "plu",
+  }[measure];
   const found = await areas.columns(kind, chunk, table.number, [...wanted].map((letter) => `${letter}${answer}`));
   const columns = found.map((column) => /** @type {(number | null)[] | null} */ (column) ?? []);
   if (measure === "share") {

@@ -53,6 +53,7 @@ import { shown } from "../parts/shown.js";
  * @property {Table[]} tables
  * @property {{attributes: Attribute[], lacking: string | null}} asking what questions can be about, and why they have no answers, if so
  * @property {boolean} answers whether a program serves the site and answers questions; the file does not say it
+ * @property {boolean} [counts] false for a site of measurements, which have estimates and no published counts
  * @property {number | null} share_of the table whose count is the whole of a share
  * @property {{level: number, covers: string} | null} intervals
  * @property {string | null} no_intervals why there are none
@@ -205,6 +206,25 @@ export function answerTitle(table, answer) {
  */
 export function levelTitle(label) {
   return shown(label.replaceAll("_", " "));
+}
+
+/**
+ * Whether there are published counts, and not the estimates of measurements alone.
+ * @param {Site} site
+ */
+export function hasCounts(site) {
+  return site.counts !== false;
+}
+
+/**
+ * What made the page, and from what.
+ * @param {Site} site
+ */
+export function madeBy(site) {
+  const program = shown(site.made_by);
+  return hasCounts(site)
+    ? say("Made by {program} from published counts. This page loads nothing from other sites.", { program })
+    : say("Made by {program} from noisy measurements. This page loads nothing from other sites.", { program });
 }
 
 /**

@@ -6,8 +6,8 @@ import { count, decimal, difference, rounded, share } from "../parts/numbers.js"
 import { answerTable } from "./answer-table.js";
 import { pagedTable } from "../parts/tables.js";
 import { intervalPicture } from "./interval-picture.js";
-import { answerOf, answerSentences, outsideSentence, publishedSentence } from "./sentences.js";
-import { answerTitle, tableTitle } from "./site.js";
+import { answerOf, answerSentences, estimateText, outsideSentence, publishedSentence } from "./sentences.js";
+import { answerTitle, hasCounts, tableTitle } from "./site.js";
 
 /** @typedef {import("./areas.js").Numbers} Numbers */
 /** @typedef {import("./site.js").Site} Site */
@@ -29,7 +29,7 @@ export async function sumView(site, table, place, numbers, why) {
   const outside = outsideSentence(answer);
   const sentences = why === null
     ? answerSentences(answer, site.unit, /** @type {{level: number}} */ (site.intervals).level)
-    : [publishedSentence(answer.published, site.unit), say("There is no margin. {reason}", { reason: why })];
+    : [...(hasCounts(site) ? [publishedSentence(answer.published, site.unit)] : answerSentences(answer, site.unit, 0)), say("There is no margin. {reason}", { reason: why })];
   return element("div", { class: "sum" },
     element("h3", {}, label), picture,
     ...sentences.map((sentence) => element("p", {}, sentence)),
@@ -58,11 +58,11 @@ export function differenceTable(site, table, sides, titles, margins) {
     columns: [
       { heading: say("Answer"), head: true, show: (place) => answerTitle(table, place) },
       ...sides.map((numbers, which) => (
-        { heading: titles[which], numeric: true, show: (/** @type {number} */ place) => count(numbers.published[place]) })),
-      {
+        { heading: titles[which], numeric: true, show: (/** @type {number} */ place) => (hasCounts(site) ? count(numbers.published[place]) : estimateText(answerOf(numbers, place))) })),
+      ...(hasCounts(site) ? [{
         heading: say("Published difference"), numeric: true,
-        show: (place) => difference(minus(sides[0].published[place], sides[1].published[place])),
-      },
+        show: (/** @type {number} */ place) => difference(minus(sides[0].published[place], sides[1].published[place])),
+      }] : []),
       ...(margins ? [
         { heading: say("Estimated difference"), numeric: true, show: (/** @type {number} */ place) => decimal(margins.estimate[place]) },
         { heading: say("{level} interval", { level }), numeric: true, show: (/** @type {number} */ place) => ends(margins, place) },

@@ -31,7 +31,7 @@ export async function answerView(table, asked) {
   return element("div", { class: "answer" },
     cut ? element("p", { class: "note" }, say("The answer has {rows} rows, of which the first {shown} are shown and sorted here. The files have all of them.", { rows: count(answer.rows), shown: count(answer.columns.usable.length) })) : null,
     element("div", { class: "row controls" },
-      choice("cells", say("Cells show"), CELLS.map(([value, words]) => /** @type {[string, string]} */ ([value, say(words)])), asked.cells, (cells) => writeState({ cells: cells === CELLS[0][0] ? null : cells, sort: null })),
+      choice("cells", say("Cells show"), CELLS.map(([value, words]) => /** @type {[string, string]} */ ([value, value === "published" && !table.hasPublished ? say("Estimate, with interval") : say(words)])), asked.cells, (cells) => writeState({ cells: cells === CELLS[0][0] ? null : cells, sort: null })),
       table.kind === "level" ? null : element("button", {
         type: "button", id: "chart", "aria-pressed": String(asked.chart), onclick: () => writeState({ chart: asked.chart ? null : "1" }),
       }, say("Chart"))),

@@ -76,13 +76,23 @@ export class AnswerTable {
     return value === "Infinity" || value === "-Infinity" ? Number(value) : value;
   }
 
+  /** The column of what is published; null where no counts are, as of measurements. */
+  get #publishedColumn() {
+    const name = this.answer.is_counts ? "count" : "published";
+    return name in this.answer.columns ? name : null;
+  }
+
+  /** Whether counts are published, or numbers that follow from them. */
+  get hasPublished() {
+    return this.#publishedColumn !== null;
+  }
+
   /**
    * The number that is published, or follows from what is; the estimate where no counts are published.
    * @param {number | null} place
    */
   published(place) {
-    const name = this.answer.is_counts ? "count" : "published";
-    return this.value(name in this.answer.columns ? name : "estimate", place);
+    return this.value(this.#publishedColumn ?? "estimate", place);
   }
 
   /**

@@ -24,7 +24,7 @@ const TICKS = 5;
 export function chartOf(table, rows) {
   const all = rows.flatMap((row) => row.cells.map((place, column) => ({
     title: [...row.labels.map(({ title }) => title), table.columns[column]].filter((text) => text !== "").join(" · ") || say("All"),
-    published: number(table.published(place)), estimate: number(table.value("estimate", place)),
+    published: table.hasPublished ? number(table.published(place)) : null, estimate: number(table.value("estimate", place)),
     low: number(table.value("lower", place)), high: number(table.value("upper", place)), unusable: table.value("usable", place) === false,
   })));
   const lines = all.slice(0, MOST);
@@ -35,7 +35,7 @@ export function chartOf(table, rows) {
   const x = (/** @type {number} */ value) => Number((LEFT + ((value - from) / (to - from)) * (WIDTH - LEFT - RIGHT)).toFixed(2));
   const bottom = TOP + lines.length * LINE + 4;
   return element("figure", { class: "chart" },
-    pictureKey(),
+    pictureKey(table.hasPublished),
     element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": say("Chart") }, svgElement("svg", { class: "picture lines", viewBox: `0 0 ${WIDTH} ${bottom + 24}`, width: WIDTH, height: bottom + 24, "aria-hidden": "true" },
       ...ticks.flatMap((tick) => [
         svgElement("line", { class: "grid", x1: x(tick), x2: x(tick), y1: TOP, y2: bottom }),

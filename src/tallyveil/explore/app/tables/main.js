@@ -10,7 +10,7 @@ import { shown } from "../parts/shown.js";
 import { themeSwitch } from "../parts/theme.js";
 import { Areas } from "../explorer/areas.js";
 import { SearchIndex } from "../explorer/search-index.js";
-import { languageSwitch, loadSite, pageLinks } from "../explorer/site.js";
+import { languageSwitch, loadSite, madeBy, pageLinks } from "../explorer/site.js";
 import { AnswerTable } from "./answer.js";
 import { answerView } from "./answer-view.js";
 import { AreasCard } from "./areas-card.js";
@@ -238,7 +238,7 @@ function head(site) {
     ...site.guarantee.map((sentence) => element("p", {}, shown(sentence))),
     element("p", {}, shown(site.signature)),
     element("p", {}, say("An answer follows from the published files alone. Asking costs nothing and tells nothing that the release has not told.")),
-    element("p", {}, say("Made by {program} from published counts. This page loads nothing from other sites.", { program: shown(site.made_by) })));
+    element("p", {}, madeBy(site)));
 }
 
 /** On a narrow screen the fields are folded, so that the answer is not below all of them. */

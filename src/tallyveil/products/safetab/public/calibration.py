@@ -19,12 +19,11 @@ Table 4 agrees with the latter.
 import json
 import math
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -53,7 +52,7 @@ from tallyveil.products.safetab.public.files import (
 )
 from tallyveil.products.safetab.public.levels import NEIGHBOURS, GroupLevel, law_of, level_laws
 from tallyveil.products.safetab.public.plan import RunPlan, SafetabPlan, make_plan, with_budgets
-from tallyveil.storage.write import write_file, write_text
+from tallyveil.storage.write import copy_file, write_text
 
 FACTOR_DIGITS: Final = 9
 """Significant decimal digits of a calibrated budget."""
@@ -379,7 +378,7 @@ def write_parameters(source: Path, out: Path, plan: SafetabPlan) -> None:
     }
     for form in _LISTS:
         path = find_file(source, form)
-        write_file(out / path.name, partial(shutil.copyfile, path))
+        copy_file(path, out / path.name)
     write_text(out / CONFIG, _exact_json(values))
 
 
