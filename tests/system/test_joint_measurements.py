@@ -374,3 +374,15 @@ def test_products_with_bypassed_geounits_are_joined(bypassed, tmp_path, second):
         release = tallyveil.estimate(made.path, tmp_path / "release", workers=1)
         assert release.table("State", "total")["count"].to_list() == [400]
         assert release.verify().holds
+
+
+def test_two_years_without_exact_totals_are_told_apart_by_the_check(folder, command, tmp_path):
+    """No file says whose counts they are: other people are joined, and their counts do not fit together."""
+    free = SECOND.replace(SECOND[SECOND.index("[[invariants]]") : SECOND.index("[outputs]")], "")
+    pl.read_parquet(folder / "people.parquet").head(200).write_parquet(tmp_path / "people.parquet")
+    (tmp_path / "geography.parquet").write_bytes((folder / "geography.parquet").read_bytes())
+    other = measured(tmp_path, "earlier", free)
+    tallyveil.export_measurements(folder / "first", tmp_path / "tidy", layout="tidy", jointly_with=other.path)
+    joint = tallyveil.import_measurements(tmp_path / "tidy", tmp_path / "joint", layout="tidy")
+    assert not all(item.is_as_stated for item in joint.residuals())
+    command("measurements", "check", joint.path, code=10)
