@@ -61,6 +61,7 @@ def import_files(
             "--part", help="Leave unmeasured the geolevels, queries and geounits that the files lack."
         ),
     ] = False,
+    *,
     totals: Annotated[
         Path | None,
         typer.Option(
@@ -88,7 +89,6 @@ def import_files(
     shapes_geocode: Annotated[
         str, typer.Option("--shapes-geocode", metavar="COLUMN", help="Column of geocodes in --shapes.")
     ] = "geocode",
-    *,
     quiet: Quiet = False,
     as_json: AsJson = False,
     timings: TimingsFile = None,
