@@ -518,4 +518,7 @@ class Measurements(WithMeasurements):
 
     @property
     def _instead(self) -> str:
-        return "ask() answers questions. Make a release of it with tallyveil.estimate, which spends nothing."
+        return (
+            "ask() answers questions, and add_intervals() estimates tables. Make a release of it with "
+            "tallyveil.estimate, which spends nothing."
+        )
