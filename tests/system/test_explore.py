@@ -365,11 +365,11 @@ def test_no_site_is_written_into_a_release(releases, tmp_path, place):
     assert sorted(root.rglob("*")) == before
 
 
-def test_measurements_have_no_explorer(small_release, tmp_path):
+def test_measurements_without_intervals_have_no_explorer(small_release, tmp_path):
     measure_release(load_plan(small_release), tmp_path / "measured", test_key=bytes(32))
     with pytest.raises(StoreError, match="tallyveil estimate") as caught:
         make_site(tmp_path / "measured", tmp_path / "site")
-    assert caught.value.code == "measured-only"
+    assert caught.value.code == "intervals-missing"
 
 
 def test_the_command(releases, tmp_path, capsys, monkeypatch):

@@ -122,7 +122,7 @@ def test_measurements_of_others_get_shapes_when_they_are_imported(folder, comman
         *("--shapes", tmp_path / "shapes.parquet", "--shapes-geocode", "GEOID"),
     )
     assert (tmp_path / "imported/geometry.parquet").read_bytes()
-    with pytest.raises(ConfigError, match="has no tables to show"):
+    with pytest.raises(StoreError, match="tallyveil intervals"):
         make_site(tmp_path / "imported", tmp_path / "site")
     command("intervals", tmp_path / "imported", "--tables", "total")
     command(

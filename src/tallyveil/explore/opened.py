@@ -289,7 +289,14 @@ def _table_names(root: Path, manifest: Manifest, tables: Sequence[str] | None) -
     if manifest.kind is ReleaseKind.MEASUREMENTS:
         # The plan names tables of counts, which measurements do not have.
         made = made_intervals(root, manifest.run)
-        known = [] if made is None else list(dict.fromkeys(item["query"] for item in made["compared"]))
+        if made is None:
+            raise StoreError(
+                f"{root} holds measurements, which have no counts, and no estimates were made of them yet. `tallyveil "
+                f"intervals {root} --tables QUERY,...` makes them and spends nothing. `tallyveil estimate` makes a "
+                "release with counts.",
+                code="intervals-missing",
+            )
+        known = list(dict.fromkeys(item["query"] for item in made["compared"]))
     wanted = known if tables is None else [as_named(name, known) for name in tables]
     missing = [name for name in wanted if name not in known]
     if missing or not wanted:
