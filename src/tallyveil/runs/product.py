@@ -40,10 +40,11 @@ Made = TypeVar("Made")
 class Stages:
     """The stages of one run, and the files they have written."""
 
-    def __init__(self, folder: RunFolder, secrets: RunSecrets, spender: str) -> None:
+    def __init__(self, folder: RunFolder, secrets: RunSecrets, spender: str | None = None) -> None:
+        """Take a folder; the spender is an earlier run whose measurements are copied, and None for the run itself."""
         self._folder = folder
         self._secrets = secrets
-        self._spender = spender
+        self._spender = spender or secrets.run_id
         self._files: dict[str, str] = {}
 
     def stage(self, name: str, places: Sequence[str], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

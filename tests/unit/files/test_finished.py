@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.files.finished import require_run
+from tallyveil.files.finished import require_run, runs_of
 from tallyveil.storage.write import write_parquet
 
 
@@ -50,3 +50,11 @@ def test_files_that_are_damaged_or_carry_no_tags(tmp_path):
     path.write_bytes(b"nothing")
     assert "is damaged, or was written by another run" in refused(path, protected=False)
     require_run(tmp_path / "plan.json", "one", protected=True)
+
+
+def test_noisy_answers_alone_may_be_those_of_the_run_that_drew_them(written):
+    path = written(run="drew", protected="true")
+    require_run(path, *runs_of("measurements/Town/total/part-00000.parquet", "one", "drew"), protected=True)
+    for name in ("geography.parquet", "measurements.parquet", "tables/part-00000.parquet"):
+        with pytest.raises(StoreError, match="another run than one"):
+            require_run(path, *runs_of(name, "one", "drew"), protected=True)
