@@ -109,7 +109,7 @@ def test_the_folder_says_what_it_is(release, made, tmp_path, command):
     assert all(0.2 < ratio < 3 for item in description["residuals"] for ratio in item["ratio"])
     assert "variance of the noise" in (made.path / "README.txt").read_text()
     assert set(description["parameters"]) >= {"concentration", "near", "size_shape"}
-    command("draws", release, "--out", tmp_path / "e", "--number", "121", code=2)
+    command("draws", release, "--out", tmp_path / "e", "--number", "129", code=2)
     command("draws", release, "--out", made.path, code=8)
     with pytest.raises(TallyveilError, match="no draws of 'State'"):
         made.values("State", "age")
@@ -165,8 +165,8 @@ def test_chains_that_disagree_publish_nothing(release, tmp_path, monkeypatch):
 def short(monkeypatch):
     """Chains that are compared after 16 sweeps, 32, and 64, and agree then."""
     for name, value in (
-        *(("LEARNING", 4), ("FAR_SWEEPS", 2), ("FIRST_SWEEPS", 16)),
-        *(("FIRST_SEGMENTS", 2), ("MORE_SEGMENTS", 2), ("SEGMENTS", 4)),
+        *(("LEARNING", 4), ("FAR_SWEEPS", 2), ("FIRST_SEGMENT", 8)),
+        *(("FIRST_SEGMENTS", 2), ("SEGMENTS", 4), ("THROWN", 0)),
         *(("MOST_REDUCTION", 1e9), ("LEAST_SIZE", 0.0), ("MOST_AT_SMALL", 1e9)),
     ):
         monkeypatch.setattr(sampling, name, value)

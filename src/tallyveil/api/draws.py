@@ -187,7 +187,7 @@ def make_draws(
         seed: Another seed gives other draws.
         experimental_blocks: Whether the counts of the finest geolevel are written, instead of those of the one above.
             Their intervals are too narrow for rare groups.
-        sweeps: Sweeps of a chain after which it is given up; None for 14,336.
+        sweeps: Sweeps of a chain after which it is given up; None for 16,384.
         workers: Chains that run at once; None for one per core. Draws do not depend on it.
         observer: Receives reports of progress.
     Returns:

@@ -12,7 +12,7 @@ def draws(
     release: FinishedRelease,
     *,
     out: FilesOut,
-    number: Annotated[int, typer.Option("--number", min=1, help="Number of draws, at most 120.")] = 100,
+    number: Annotated[int, typer.Option("--number", min=1, help="Number of draws, at most 128.")] = 100,
     seed: Seed = 1,
     experimental_blocks: Annotated[
         bool,
@@ -28,7 +28,7 @@ def draws(
             "--sweeps",
             min=640,
             help="Sweeps after which chains that disagree are given up. They are compared after 640 for the first "
-            "time. Default: 14,336.",
+            "time. Default: 16,384.",
         ),
     ] = None,
     workers: Workers = None,

@@ -10,14 +10,26 @@ from numpy.random import Generator, Philox
 from tallyveil.arrays import Int32s, Words
 from tallyveil.estimation.posterior.prior import Common, Parameters, first_parameters, kernel_prior, updated
 from tallyveil.estimation.posterior.problem import PosteriorProblem, bits_of
-from tallyveil.kernels.posterior.moves import State, add_or_remove, shift_between_blocks, shift_between_cells
+from tallyveil.kernels.posterior.moves import (
+    Moved,
+    State,
+    add_or_remove,
+    exchange_blocks,
+    shift_between_blocks,
+    shift_between_cells,
+)
 
 SIBLINGS: Final = 3
-"""Pairings of the blocks of a family in a sweep: most of what is unknown is which of these blocks a person lives in."""
+"""Pairings of the blocks of a family in a sweep, each for shifts and for exchanges: most of what is unknown is which of
+these blocks a person lives in."""
 
 RARE: Final = 0.004
 """Share of all people below which a cell is rare. Few pairs of blocks have people of such cells, so that they cost
 little and, with the moves of all others, change slowly."""
+
+SPARSE_TURNS: Final = 4
+"""Pairings of the blocks of sparse geounits with others in a sweep, at each coarse geolevel: their few people seldom
+meet a block where they could as well live. All of them cost a hundredth of a sweep."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,19 +93,26 @@ class Chain:
         attributes = list(_attributes(self.problem))
         of_cells = problem.steps.group[-1]
         cells = self._columns(of_cells)
-        for row in [1] * SIBLINGS + coarser:
-            shift_between_blocks(rng, problem, prior, state, row, cells, (1, 1))
+        moved = Moved(cells, cells, self.problem.is_sparse)
+        for _ in range(SIBLINGS):
+            shift_between_blocks(rng, problem, prior, state, 1, moved, (1, 1))
+            exchange_blocks(rng, problem, prior, state)
+        for row in coarser:
+            shift_between_blocks(rng, problem, prior, state, row, moved, (1, 1))
         # Rare by the parameters, which moves leave as they are, and not by the counts.
         share = np.prod(self.parameters.shares[-1][:, problem.steps.group], axis=1).max(axis=0)
-        rare = self._columns(of_cells[share < RARE])
+        rare = moved._replace(cells=self._columns(of_cells[share < RARE]))
+        of_sparse = moved._replace(cells=np.zeros_like(cells))
         for row in range(3, n_rows):
             if row not in coarser:
                 shift_between_blocks(rng, problem, prior, state, row, rare, (1, 1))
+            for _ in range(SPARSE_TURNS if self.problem.is_sparse.any() else 0):
+                shift_between_blocks(rng, problem, prior, state, row, of_sparse, (1, 1))
         if self.problem.is_limited:
             # Limits may leave a block with cells that its siblings do not have: people then change both at once.
             changed = attributes[self.sweep % len(attributes)]
             for row in [1, *coarser]:
-                shift_between_blocks(rng, problem, prior, state, row, cells, changed)
+                shift_between_blocks(rng, problem, prior, state, row, moved, changed)
         for stride, size in attributes:
             shift_between_cells(rng, problem, prior, state, stride, size)
         add_or_remove(rng, problem, prior, state)

@@ -2,15 +2,18 @@
 
 Nothing is published from chains that do not pass (`tallyveil.postprocess.draws`). R-hat is split R-hat, without the
 rank normalisation of Vehtari et al. 2021, since all quantities here have finite variances. The effective sample size
-uses whole chains and Geyer's initial positive sequence, where they use split chains and the monotone sequence.
+is that of batch means: of independent states, means of parts of the chains vary as one over the length of the parts.
+Both need no more of a part than sums and squares, so that no series is stored. A part is a tenth of a chain or less.
+What changes more slowly than that is seen by R-hat: with four chains, 1.01 means that means of their halves vary like
+those of 400 independent draws.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.subspace.diagnostics import potential_scale_reduction
 
 MOST_REDUCTION: Final = 1.01
 """Largest split R-hat of a parameter and of every count that is watched by itself: the limit of Vehtari et al."""
@@ -21,37 +24,32 @@ LEAST_SIZE: Final = 400.0
 is itself exact enough to be compared with 1.01."""
 
 
-def split_reduction(series: Floats) -> Floats:
-    """Split R-hat of each quantity: every chain counts as two, its halves, so that a chain that drifts is noticed.
+def moments(sums: Sequence[Floats], n: int) -> tuple[Floats, Floats]:
+    """Means and variances, divided by n - 1, of each part; both of shape (parts, quantities).
 
     Args:
-        series: Values along the chains; shape (chains, states, quantities).
+        sums: Of each part, the sum of each quantity and that of its square; shape (2, quantities).
+        n: States of a part.
     """
-    half = series.shape[1] // 2
-    return potential_scale_reduction(np.concatenate([series[:, :half], series[:, -half:]]))
+    total, square = np.stack(sums, axis=1)
+    means = total / n
+    return means, np.maximum(square - n * means**2, 0.0) / (n - 1)
 
 
-def effective_sizes(series: Floats) -> Floats:
+def effective_sizes(means: Floats, variances: Floats, n: int) -> Floats:
     """Number of independent draws that would give the mean of each quantity as exactly as the chains do.
 
-    Autocorrelations are averaged over the chains, with the variance between chains in them, and summed in pairs as long
-    as a pair is positive (Geyer 1992).
-
     Args:
-        series: Values along the chains; shape (chains, states, quantities).
+        means: Mean of each part of each chain; shape (parts, quantities).
+        variances: Variance of each part, divided by n - 1.
+        n: States of a part.
+    Returns:
+        Shape (quantities,); at most the number of states.
+    Source: Flegal, Jones 2010.
     """
-    chains, n, quantities = series.shape
-    centred = series - series.mean(axis=1, keepdims=True)
-    spectrum = np.fft.rfft(centred, 2 * n, axis=1)
-    covariance = np.fft.irfft(spectrum * np.conj(spectrum), axis=1)[:, :n].mean(axis=0) / n
-    within = covariance[0] * n / (n - 1)
-    between = series.mean(axis=1).var(axis=0, ddof=1)
-    total = (n - 1) / n * within + between
-    sizes = np.full(quantities, float(chains * n))
-    for q in np.flatnonzero(total > 0):
-        correlation = 1.0 - (within[q] - covariance[:, q] * n / (n - 1)) / total[q]
-        pairs = correlation[0 : n - 1 : 2] + correlation[1:n:2]
-        negative = np.flatnonzero(pairs <= 0)
-        until = int(negative[0]) if negative.size else len(pairs)
-        sizes[q] = chains * n / max(1.0, 2.0 * pairs[:until].sum() - 1.0)
-    return sizes
+    parts = len(means)
+    between = means.var(axis=0, ddof=1)
+    total = (n - 1) / n * variances.mean(axis=0) + between
+    sizes: Floats = np.full(len(between), float(n))
+    np.divide(total, between, out=sizes, where=between > 0)
+    return parts * np.minimum(sizes, float(n))

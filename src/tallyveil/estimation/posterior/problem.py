@@ -24,6 +24,11 @@ LARGEST: Final = 1 << 30
 """Largest count and noisy answer, in size: the difference of two is less than 2^31, as 32 bits hold."""
 
 
+SPARSE: Final = 20
+"""Measured people below which a geounit of the geolevel above the blocks is sparse. Its few people seldom meet a block
+where they could as well live; pairs of its blocks with others cost little."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitRows:
     """Limits on a query's answers at one geolevel.
@@ -49,24 +54,25 @@ class PosteriorProblem:
         schema: The universe.
         spine: The hierarchy.
         kernel: The same for the compiled moves.
-        measured: Noisy answers, in the order of the residuals.
         queries: The query of each table of noisy answers.
         precisions: 1 / variance of the noise, in the order of the kernel's `precision`.
         is_free: Blocks that limits allow to be empty and to have people; shape (blocks,).
         possible: Whether a group of a step has a possible cell; shape (columns,).
         step: Step of each column of the state's counts.
+        is_sparse: Whether each geounit of the geolevel above the blocks has few people by its measurements; shape
+            (geounits,).
         above: For each geolevel of the prior from the families to the one below the whole area, the geounit above each.
     """
 
     schema: Schema
     spine: Spine
     kernel: Problem
-    measured: Int32s
     queries: tuple[str, ...]
     precisions: Floats
     is_free: NDArray[np.bool_]
     possible: NDArray[np.bool_]
     step: Int32s
+    is_sparse: Bools
     above: tuple[Int32s, ...]
 
     @property
@@ -118,7 +124,7 @@ class PosteriorProblem:
         count = np.zeros((self.n_blocks, len(self.step)), np.int32)
         for group in steps.group:
             np.add.at(count.T, group, counts.T)
-        residual = _values(tree, kernel.answers, counts) - self.measured
+        residual = _values(tree, kernel.answers, counts) - kernel.answers.measured
         limited = _values(tree, kernel.limits, counts)
         if counts.min(initial=0) < 0 or bool(
             ((limited < kernel.limits.lower) | (limited > kernel.limits.upper)).any()
@@ -176,7 +182,7 @@ def posterior_problem(
         StoreError: measurements are missing.
     """
     tree, above = _tree(spine, limits, np.flatnonzero(schema.possible(np.arange(schema.size))))
-    queries, precisions, answers, measured = _answers(spine, levels, rows, schema.size, gaussian)
+    queries, precisions, answers = _answers(spine, levels, rows, schema.size, gaussian)
     cells = np.arange(schema.size)
     steps, step = _steps(schema, first)
     kernel_limits = _limits(spine, schema, limits)
@@ -187,12 +193,12 @@ def posterior_problem(
         schema,
         spine,
         Problem(tree, answers, kernel_limits, steps),
-        measured,
         queries,
         precisions,
         _free(tree, kernel_limits),
         possible,
         step,
+        _sparse(spine, answers),
         above,
     )
 
@@ -224,7 +230,7 @@ def _tree(spine: Spine, limits: Sequence[LimitRows], possible: Integers) -> tupl
 
 def _answers(
     spine: Spine, levels: Sequence[LevelModel], rows: AnswerRows, n_cells: int, gaussian: bool
-) -> tuple[tuple[str, ...], Floats, Answers, Int32s]:
+) -> tuple[tuple[str, ...], Floats, Answers]:
     geolevel, queries, n_values = [], [], []
     precision, precision_step, measured = [], [], []
     for number in range(spine.finest, -1, -1):
@@ -250,6 +256,7 @@ def _answers(
     kernel = Answers(
         np.array(geolevel, np.int64),
         answer_tables(queries, n_cells),
+        np.concatenate([*measured, np.zeros(0, np.int32)]),
         _begins(n_values),
         np.array([query.size for query in queries], np.int64),
         inverse_parameters(precisions, gaussian=gaussian),
@@ -258,7 +265,7 @@ def _answers(
         gaussian,
     )
     names = tuple(query.name for query in queries)
-    return names, precisions, kernel, np.concatenate([*measured, np.zeros(0, np.int32)])
+    return names, precisions, kernel
 
 
 def inverse_parameters(precisions: Floats, *, gaussian: bool) -> Floats:
@@ -336,6 +343,26 @@ def _steps(schema: Schema, first: Sequence[str]) -> tuple[Steps, Int32s]:
     group[-1] = begin + cells
     classed = 1 + int(np.argmax([attribute.size for attribute in ordered]))
     return Steps(np.array(group, np.int32), np.array(parent, np.int32), classed), np.array(step, np.int32)
+
+
+def _sparse(spine: Spine, answers: Answers) -> Bools:
+    """Geounits of the geolevel above the blocks that have few people, by the most precise query that counts everybody;
+    none where there is no such query.
+    """
+    n_geounits = spine.n_geounits(spine.finest - 1)
+    least = np.full(n_geounits, np.inf)
+    is_sparse = np.zeros(n_geounits, bool)
+    for t in np.flatnonzero((answers.geolevel == 1) & (answers.answer_of >= 0).all(axis=1)):
+        size, begin = answers.size[t], answers.precision_begin[t]
+        precision = answers.precision[begin : begin + 1 + answers.precision_step[t] * (n_geounits - 1)]
+        people = (
+            answers.measured[answers.begin[t] :][: n_geounits * size].reshape(n_geounits, size).sum(axis=1)
+        )
+        with np.errstate(divide="ignore"):
+            variance = np.broadcast_to(size / precision, n_geounits)
+        is_sparse = np.where(variance < least, people < SPARSE, is_sparse)
+        least = np.minimum(variance, least)
+    return is_sparse
 
 
 def _begins(sizes: Sequence[int]) -> Integers:

@@ -4,9 +4,9 @@ First the parameters that all areas share are learned: chains that draw them run
 of what they drew is then held. The law of the draws is the posterior given these values. To draw them as well would
 take a hundred times as long, since measurements of single blocks say little about them.
 
-Then chains begin from tables that were moved apart. From FIRST_SEGMENTS on they are compared now and then; the first
-quarter of what they did is thrown away. Draws are states of the rest, evenly spaced, as soon as it passes the rule of
-`convergence`.
+Then chains begin from tables that were moved apart. From FIRST_SEGMENTS on they are compared now and then, without
+their first segments. Of every segment only sums and squares of what is watched are remembered, so that memory does not
+grow with the sweeps. Draws are states of these segments, evenly spaced, as soon as they pass the rule of `convergence`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,6 @@ from threading import Event
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.errors import SolverError
@@ -26,41 +25,42 @@ from tallyveil.estimation.posterior.convergence import (
     MOST_AT_SMALL,
     MOST_REDUCTION,
     effective_sizes,
-    split_reduction,
+    moments,
 )
 from tallyveil.estimation.posterior.prior import CLASSES, Common, Parameters, averaged
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 from tallyveil.estimation.posterior.residuals import Residuals, residuals_of, squared_residuals
+from tallyveil.kernels.posterior.moves import State
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.subspace.diagnostics import scale_reduction
 
 Result = TypeVar("Result")
 
 CHAINS: Final = 4
+LEARNERS: Final = 2
+"""Chains from which the common parameters are learned. With four, their means would be more exact by less than a fifth
+of the parameters' own uncertainty."""
 LEARNING: Final = 160
-"""Sweeps of each chain from which the common parameters are learned, without the first quarter, in which they come
-from far away. Twice as many would double the time, for values that differ little."""
-SEGMENTS: Final = 56
-"""Parts of the sweeps done so far, each of which ends with a state that may become a draw. With these many, they are
-joined in pairs, and chains go on with parts that are twice as long."""
-FIRST_SEGMENTS: Final = 40
-"""Segments with which chains are compared: 30 of each chain are left, from which draws are taken. With more, states are
-so near each other that they say little more."""
-MORE_SEGMENTS: Final = 8
-"""Segments after which they are compared again. Of 40, 48 and 56 a quarter, and half of what is left, are whole."""
-THROWN: Final = 4
-"""One part of so many is thrown away. With the common parameters held, the slowest quantity forgets where it was in
-about 20 sweeps."""
-ROWS: Final = 16
-"""Moments of a first segment at which parameters and coarse counts are kept, 240 of each half of a chain. The largest
-R-hat of some thousand quantities of independent draws is then about 1.007; with half as many moments it would be above
-1.01."""
-MOST_ROWS: Final = 2 * ROWS
-"""Moments that are kept of longer segments. Watched quantities change from sweep to sweep: if only every other
-sweep were kept, the variance of their mean would be a sixth larger, and so would the excess of R-hat over 1."""
-FIRST_SWEEPS: Final = FIRST_SEGMENTS * ROWS
+"""Sweeps of each of them, of which the first quarter, in which they come from far away, is thrown away. Twice as many
+would double the time, for values that differ little."""
+SEGMENTS: Final = 16
+"""Parts of the sweeps done so far. With these many, they are joined in pairs, and chains go on with parts that are
+twice as long."""
+FIRST_SEGMENTS: Final = 10
+"""Segments with which chains are compared; from then on, whenever their number is even. Fewer would say too little of
+how much means of segments differ, from which effective sample sizes follow."""
+THROWN: Final = 2
+"""Segments that are thrown away: an eighth to a fifth of the sweeps. With the common parameters held, the slowest
+quantity forgets where it was in about 20 sweeps."""
+FIRST_SEGMENT: Final = 64
+"""Sweeps of a first segment: 256 of each half of a chain when chains are compared for the first time. The largest R-hat
+of some thousand quantities is then 1.007 if states are independent, and 1.01 if neighbouring ones are somewhat alike;
+an earlier comparison would be in vain."""
+STATES: Final = 4
+"""States of a segment that may become draws. With more, they are so near each other that they say little more."""
+FIRST_SWEEPS: Final = FIRST_SEGMENTS * FIRST_SEGMENT
 """Sweeps before the chains are compared for the first time."""
-LONGEST: Final = 16 * SEGMENTS * ROWS
+LONGEST: Final = 16 * SEGMENTS * FIRST_SEGMENT
 """Sweeps after which chains that still disagree are given up."""
 FAR_SWEEPS: Final = 20
 """Sweeps by which chains are moved apart, with measurements of blocks and families that weigh less."""
@@ -68,7 +68,9 @@ FAR_WEIGHTS: Final = (1.0, 0.3, 0.1, 0.0)
 """What these measurements weigh for each chain. With 0 the model alone says where people are."""
 LISTENING: Final = 0.2
 """Seconds after which Ctrl-C is noticed: it seems immediate, and waking up costs nothing."""
-MOST_DRAWS: Final = CHAINS * (FIRST_SEGMENTS - FIRST_SEGMENTS // THROWN)
+SUMMARIES: Final = 2
+"""Watched quantities of all blocks together: mean logarithm of their concentrations, and number of empty ones."""
+MOST_DRAWS: Final = CHAINS * STATES * (FIRST_SEGMENTS - THROWN)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +78,7 @@ class Convergence:
     """What was compared when chains had run for some sweeps.
 
     Attributes:
-        sweeps: Sweeps of each chain, of which the first quarter was thrown away.
+        sweeps: Sweeps of each chain, with those that were thrown away.
         reduction: Largest split R-hat of the mean logarithm of the blocks' concentrations, of the number of empty
             blocks, and of the watched counts from the root down to two geolevels above the blocks. Watched are groups
             of all steps to the classed one.
@@ -103,27 +105,34 @@ class Convergence:
         )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Segment:
     """What is remembered of some consecutive sweeps of one chain.
 
     Attributes:
-        series: Watched quantities at up to MOST_ROWS moments, evenly spaced; shape (moments, quantities), float32.
-        sums: Sum over the sweeps of the total of each block; shape (blocks,).
-        squares: Sum of its square.
-        family_sums: Sum of the watched counts of each family; shape (families, columns).
-        family_squares: Sum of their squares.
-        squares_of_residuals: Mean squares of the residuals at the end, as `squared_residuals` has them.
-        state: The counts at the end.
+        watched: Sums over the sweeps of what is watched by itself, less `_Watched.about`, and of its squares; shape (2,
+            quantities).
+        families: The same of the watched counts of the families, as they are.
+        blocks: The same of the totals of the blocks.
+        squares_of_residuals: Mean squares of the residuals of the states, as `squared_residuals` has them.
+        states: The counts at STATES moments, evenly spaced, the last one at the end.
     """
 
-    series: NDArray[np.float32]
-    sums: Floats
-    squares: Floats
-    family_sums: Floats
-    family_squares: Floats
-    squares_of_residuals: Floats
-    state: PublicCounts
+    watched: Floats
+    families: Floats
+    blocks: Floats
+    squares_of_residuals: list[Floats]
+    states: list[PublicCounts]
+
+    def joined(self, following: "_Segment") -> "_Segment":
+        """This and the following segment as one."""
+        return _Segment(
+            self.watched + following.watched,
+            self.families + following.families,
+            self.blocks + following.blocks,
+            (self.squares_of_residuals + following.squares_of_residuals)[1::2],
+            (self.states + following.states)[1::2],
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,44 +188,44 @@ class Sampled:
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """A chain, and its segments so far."""
+    """A chain, and its segments so far.
+
+    Attributes:
+        chain: The chain.
+        about: About what watched quantities vary; shape (quantities,). Sums of squares of their differences from this
+            are exact, those of large counts would not be.
+        segments: Its segments.
+    """
 
     chain: Chain
+    about: Floats
     segments: list[_Segment] = field(default_factory=list)
 
     def run(self, sweeps: int, stopped: Event) -> None:
         """Do the sweeps of one more segment, or those until it is stopped."""
         problem, state = self.chain.problem, self.chain.state
         columns = _columns(problem)
-        families = problem.spine.child_offsets[-1][:-1]
-        # Squares of large counts, summed, are more than 64 bits hold.
-        sums, squares = np.zeros((2, problem.n_blocks))
-        family_sums, family_squares = np.zeros((2, len(families), columns))
-        series = []
+        n_families = problem.spine.n_geounits(problem.spine.finest - 1)
+        watched, blocks = np.zeros((2, len(self.about))), np.zeros((2, problem.n_blocks))
+        families = np.zeros((2, n_families * columns))
+        squares, states = [], []
         for sweep in range(1, sweeps + 1):
             if stopped.is_set():
                 return
             self.chain.run(1)
-            counts = state.people[:, :columns].astype(np.int64)
-            sums += counts[:, 0]
-            squares += counts[:, 0].astype(np.float64) ** 2
-            of_families = np.add.reduceat(counts, families, axis=0)
-            family_sums += of_families
-            family_squares += of_families.astype(np.float64) ** 2
-            if sweep % max(1, sweeps // MOST_ROWS) == 0:
-                row = np.concatenate([_summaries(self.chain), *_coarse(problem, of_families)])
-                series.append(row.astype(np.float32))
-        self.segments.append(
-            _Segment(
-                np.array(series),
-                sums,
-                squares,
-                family_sums,
-                family_squares,
-                squared_residuals(problem, state.residual),
-                _sparse(self.chain),
-            )
-        )
+            of_families = _of_families(problem, state)
+            coarse = np.concatenate([_summaries(self.chain), *_coarse(problem, of_families)]) - self.about
+            for sums, values in (
+                (watched, coarse),
+                (families, of_families.ravel()),
+                (blocks, state.people[:, 0]),
+            ):
+                sums[0] += values
+                sums[1] += values.astype(np.float64) ** 2
+            if sweep % (sweeps // STATES) == 0:
+                squares.append(squared_residuals(problem, state.residual))
+                states.append(_sparse(self.chain))
+        self.segments.append(_Segment(watched, families, blocks, squares, states))
 
     def held(self) -> HeldChain:
         """The chain as it is now."""
@@ -224,29 +233,20 @@ class _Watched:
         return HeldChain(_sparse(chain), chain.parameters, chain.sweep, self.segments)
 
     @classmethod
-    def of(cls, problem: PosteriorProblem, key: int, number: int, held: HeldChain) -> "_Watched":
+    def of(
+        cls, problem: PosteriorProblem, key: int, number: int, about: Floats, held: HeldChain
+    ) -> "_Watched":
         """A chain that goes on: its randomness is a function of its number and of the sweep."""
         counts = held.counts.dense(0, problem.n_blocks, problem.schema.size).astype(np.int32)
         chain = Chain(
             problem, key, number, problem.state(counts), _writable(held.parameters), held.sweep, True
         )
-        return cls(chain, list(held.segments))
+        return cls(chain, about, list(held.segments))
 
     def halve(self) -> None:
         """Join segments in pairs, so that as many again can follow."""
         pairs = zip(self.segments[::2], self.segments[1::2], strict=True)
-        self.segments = [
-            _Segment(
-                _thinned(np.concatenate([first.series, second.series])),
-                first.sums + second.sums,
-                first.squares + second.squares,
-                first.family_sums + second.family_sums,
-                first.family_squares + second.family_squares,
-                second.squares_of_residuals,
-                second.state,
-            )
-            for first, second in pairs
-        ]
+        self.segments = [first.joined(second) for first, second in pairs]
 
 
 def sample(
@@ -280,31 +280,38 @@ def sample(
         SolverError: the chains do not agree after `longest` sweeps.
     """
     stopped = Event()
+    of_families = _of_families(problem, problem.state(counts))
+    about = np.concatenate([np.zeros(SUMMARIES), *_coarse(problem, of_families)])
     with ThreadPoolExecutor(max_workers=max(1, min(workers, CHAINS))) as pool:
         try:
             if begun is None:
                 common = _learned(pool, problem, key, counts, stopped)
-                begun = Progress(common, [], 0, FIRST_SWEEPS // FIRST_SEGMENTS)
+                begun = Progress(common, [], 0, FIRST_SEGMENT)
                 save(begun)
             common, done, per_segment = begun.common, begun.done, begun.per_segment
             if begun.chains:
-                chains = [_Watched.of(problem, key, i, held) for i, held in enumerate(begun.chains)]
+                chains = [_Watched.of(problem, key, i, about, held) for i, held in enumerate(begun.chains)]
                 advanced(done * per_segment)
             else:
                 far = [pool.submit(_far, problem, key, i, counts, common) for i in range(CHAINS)]
-                chains = [_Watched(chain) for chain in _results(far)]
+                chains = [_Watched(chain, about) for chain in _results(far)]
             while True:
                 _results([pool.submit(watched.run, per_segment, stopped) for watched in chains])
                 advanced(per_segment)
                 done += 1
-                if done < FIRST_SEGMENTS or done % MORE_SEGMENTS:
+                if done < FIRST_SEGMENTS or done % 2:
                     continue
-                kept = [watched.segments[done // THROWN :] for watched in chains]
+                kept = [watched.segments[THROWN:] for watched in chains]
                 convergence = _compared(kept, done * per_segment, per_segment)
                 if convergence.passed:
-                    states = [segment.squares_of_residuals for segments in kept for segment in segments]
-                    return Sampled(_spread(kept, number), convergence, common, residuals_of(problem, states))
-                is_last = (done + MORE_SEGMENTS) * per_segment > longest
+                    squares = [
+                        square
+                        for segments in kept
+                        for part in segments
+                        for square in part.squares_of_residuals
+                    ]
+                    return Sampled(_spread(kept, number), convergence, common, residuals_of(problem, squares))
+                is_last = (done + 2) * per_segment > longest
                 if done == SEGMENTS:
                     for watched in chains:
                         watched.halve()
@@ -356,9 +363,9 @@ def _learned(
                 break
             chain.run(1)
             commons.append(chain.parameters.common)
-        return commons[LEARNING // THROWN :]
+        return commons[LEARNING // 4 :]
 
-    return averaged([x for xs in _results([pool.submit(drawn, i) for i in range(CHAINS)]) for x in xs])
+    return averaged([x for xs in _results([pool.submit(drawn, i) for i in range(LEARNERS)]) for x in xs])
 
 
 def _far(problem: PosteriorProblem, key: int, number: int, counts: Int32s, common: Common) -> Chain:
@@ -379,14 +386,15 @@ def _far(problem: PosteriorProblem, key: int, number: int, counts: Int32s, commo
     return chain
 
 
-def _thinned(series: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Every other moment if there are more than MOST_ROWS: series would else grow with the sweeps."""
-    return series[1::2] if len(series) > MOST_ROWS else series
-
-
 def _columns(problem: PosteriorProblem) -> int:
     """Columns that are watched: all steps to the classed one. Those of later steps are more and smaller."""
     return int(np.searchsorted(problem.step, problem.kernel.steps.classed, side="right"))
+
+
+def _of_families(problem: PosteriorProblem, state: State) -> Integers:
+    """Watched counts of the families; shape (families, columns)."""
+    people = state.people[:, : _columns(problem)].astype(np.int64)
+    return np.asarray(np.add.reduceat(people, problem.spine.child_offsets[-1][:-1], axis=0))
 
 
 def _summaries(chain: Chain) -> Floats:
@@ -407,40 +415,41 @@ def _coarse(problem: PosteriorProblem, of_families: Integers) -> Iterator[Floats
 
 def _compared(chains: list[list[_Segment]], sweeps: int, per_segment: int) -> Convergence:
     """What the segments that are kept of all chains say."""
-    series = np.stack([np.concatenate([s.series for s in segments]) for segments in chains]).astype(
-        np.float64
-    )
     half = len(chains[0]) // 2
-    parts = [part for segments in chains for part in (segments[:half], segments[half:])]
-    n = half * per_segment
+    halves = [part for segments in chains for part in (segments[:half], segments[half:])]
+
+    def reduction(watched: Callable[[_Segment], Floats]) -> tuple[Floats, Floats]:
+        """Means of counts, and their split R-hat: every chain counts as two, its halves."""
+        means, variances = moments(
+            [np.sum(list(map(watched, part)), axis=0) for part in halves], half * per_segment
+        )
+        return means.mean(axis=0), scale_reduction(means, variances, half * per_segment)
+
+    watched = [segment.watched for segments in chains for segment in segments]
     return Convergence(
         sweeps=sweeps,
-        reduction=float(split_reduction(series).max()),
-        at_families=_percentile(parts, n, "family_sums", "family_squares"),
-        at_blocks=_percentile(parts, n, "sums", "squares"),
-        effective=float(effective_sizes(series).min()),
-        n_watched=series.shape[2],
+        reduction=float(reduction(lambda segment: segment.watched)[1].max()),
+        at_families=_percentile(*reduction(lambda segment: segment.families)),
+        at_blocks=_percentile(*reduction(lambda segment: segment.blocks)),
+        effective=float(effective_sizes(*moments(watched, per_segment), per_segment).min()),
+        n_watched=watched[0].shape[1],
     )
 
 
-def _percentile(parts: list[list[_Segment]], n: int, sums: str, squares: str) -> float:
-    """99th percentile of the split R-hat of counts of which sums and squares are known."""
-    total = np.stack([sum(getattr(s, sums).ravel() for s in part) for part in parts])
-    square = np.stack([sum(getattr(s, squares).ravel() for s in part) for part in parts])
-    means = total / n
-    variances = np.maximum(square - n * means**2, 0.0) / (n - 1)
+def _percentile(means: Floats, factors: Floats) -> float:
+    """99th percentile of the split R-hat of counts."""
     # Counts with people in fewer than one state in a hundred change too rarely for their factor to mean anything.
-    often = means.mean(axis=0) > 0.01
-    factors = scale_reduction(means[:, often], variances[:, often], n)
-    return float(np.quantile(factors, 0.99)) if factors.size else 1.0
+    often = factors[means > 0.01]
+    return float(np.quantile(often, 0.99)) if often.size else 1.0
 
 
 def _spread(chains: list[list[_Segment]], number: int) -> list[PublicCounts]:
     """Draws evenly from all chains, and from each evenly over what is kept of it."""
     draws = []
     for i, segments in enumerate(chains):
+        states = [state for segment in segments for state in segment.states]
         n = len(range(i, number, CHAINS))
-        draws.append([segments[(2 * k + 1) * len(segments) // (2 * n)].state for k in range(n)])
+        draws.append([states[(2 * k + 1) * len(states) // (2 * n)] for k in range(n)])
     return [draws[k % CHAINS][k // CHAINS] for k in range(number)]
 
 

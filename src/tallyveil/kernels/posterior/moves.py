@@ -46,7 +46,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, Integers, WordRows, Words
+from tallyveil.arrays import Bools, FloatRows, Floats, Int32Rows, Int32s, Integers, WordRows, Words
 from tallyveil.kernels.compiled import hot, njit, uncounted
 
 WINDOW: Final = 8
@@ -75,7 +75,8 @@ class Answers(NamedTuple):
     Attributes:
         geolevel: Row of `Tree.ancestor` of each table.
         answer_of: Answer of each cell in each table, -1 for a cell that counts in none; shape (tables, cells).
-        begin: Where each table's residuals begin in `State.residual`.
+        measured: The noisy answers, in the order of `State.residual`.
+        begin: Where each table begins in `measured`.
         size: Answers of a geounit in each table.
         precision: 1 / sigma^2, the parameter of discrete Gaussian noise (1 / variance differs for small noise), or
             1 / scale of Laplace noise; 0 for an unmeasured geounit.
@@ -86,6 +87,7 @@ class Answers(NamedTuple):
 
     geolevel: Integers
     answer_of: Int32Rows
+    measured: Int32s
     begin: Integers
     size: Integers
     precision: Floats
@@ -216,6 +218,20 @@ class Places(NamedTuple):
     c2: int
 
 
+class Moved(NamedTuple):
+    """Of which cells `shift_between_blocks` moves persons.
+
+    Attributes:
+        cells: Bits of the columns of the cells of the first place.
+        of_sparse: The same of pairs of which a block is in a sparse geounit.
+        is_sparse: Whether each geounit of the geolevel above the blocks is sparse.
+    """
+
+    cells: Words
+    of_sparse: Words
+    is_sparse: Bools
+
+
 class Problem(NamedTuple):
     """What stays."""
 
@@ -241,6 +257,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             Answers(
                 uncounted(answers.geolevel),
                 uncounted(answers.answer_of),
+                uncounted(answers.measured),
                 uncounted(answers.begin),
                 uncounted(answers.size),
                 uncounted(answers.precision),
@@ -590,6 +607,96 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
 
 
 @hot
+def _log_exchange(problem: Problem, state: State, b: int, b2: int) -> float:
+    """Logarithm of how much likelier the measurements are once two blocks of one family exchange all their persons;
+    minus infinity where limits do not allow it.
+    """
+    answers, limits = problem.answers, problem.limits
+    for t in range(limits.geolevel.size):
+        if limits.geolevel[t] == 0:
+            at, at2 = limits.begin[t] + b * limits.size[t], limits.begin[t] + b2 * limits.size[t]
+            for i in range(limits.size[t]):
+                n, n2 = state.limited[at + i], state.limited[at2 + i]
+                if min(n2 - limits.lower[at + i], limits.upper[at + i] - n2) < 0:
+                    return -np.inf
+                if min(n - limits.lower[at2 + i], limits.upper[at2 + i] - n) < 0:
+                    return -np.inf
+    log = 0.0
+    for t in range(answers.geolevel.size):
+        # Tables of the blocks come first, and sums of both blocks stay as they are.
+        if answers.geolevel[t] > 0:
+            break
+        size, step, at = answers.size[t], answers.precision_step[t], answers.precision_begin[t]
+        w, w2 = answers.precision[at + step * b], answers.precision[at + step * b2]
+        place, place2 = answers.begin[t] + b * size, answers.begin[t] + b2 * size
+        for i in range(size):
+            # An answer is its residual and its measurement.
+            r, r2 = state.residual[place + i], state.residual[place2 + i]
+            measured, measured2 = answers.measured[place + i], answers.measured[place2 + i]
+            s, s2 = r2 + measured2 - measured, r + measured - measured2
+            if answers.gaussian:
+                log -= 0.5 * (w * float(s - r) * float(s + r) + w2 * float(s2 - r2) * float(s2 + r2))
+            else:
+                log -= w * (abs(s) - abs(r)) + w2 * (abs(s2) - abs(r2))
+    return log
+
+
+@hot
+def _exchange(problem: Problem, state: State, b: int, b2: int) -> None:
+    """Let two blocks of one family exchange all their persons."""
+    answers, limits, people = problem.answers, problem.limits, state.people
+    for column in range(people.shape[1]):
+        people[b, column], people[b2, column] = people[b2, column], people[b, column]
+    for at in range(state.filled.shape[1]):
+        state.filled[b, at], state.filled[b2, at] = state.filled[b2, at], state.filled[b, at]
+    for t in range(answers.geolevel.size):
+        if answers.geolevel[t] > 0:
+            break
+        place, place2 = answers.begin[t] + b * answers.size[t], answers.begin[t] + b2 * answers.size[t]
+        for i in range(answers.size[t]):
+            r, r2 = state.residual[place + i], state.residual[place2 + i]
+            more = answers.measured[place2 + i] - answers.measured[place + i]
+            state.residual[place + i], state.residual[place2 + i] = r2 + more, r - more
+    for t in range(limits.geolevel.size):
+        if limits.geolevel[t] == 0:
+            at, at2 = limits.begin[t] + b * limits.size[t], limits.begin[t] + b2 * limits.size[t]
+            for i in range(limits.size[t]):
+                n, n2 = state.limited[at + i], state.limited[at2 + i]
+                state.limited[at + i], state.limited[at2 + i] = n2, n
+
+
+@njit(nogil=True, cache=True)
+def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> None:
+    """Pair the blocks of each family, and let the two of a pair exchange all their persons as often as the measurements
+    of the two say (Metropolis).
+
+    Only blocks of one class do so: the prior then says the same of both. A block that has a few persons and an empty
+    one change places at once, which takes single shifts many sweeps.
+
+    Args:
+        rng: Generator.
+        problem, prior, state: The law and the state.
+    """
+    problem, prior, state = _views(problem, prior, state)
+    tree, people = problem.tree, state.people
+    begin = tree.begin[tree.level_begin[1] : tree.level_begin[2]]
+    for u in range(begin.size - 1):
+        first, n = begin[u], begin[u + 1] - begin[u]
+        turn = int(rng.random() * n)
+        for i in range(n):
+            j = (turn - i) % n
+            b, b2 = first + i, first + j
+            if i >= j or people[b, 0] + people[b2, 0] == 0:
+                continue
+            # Blocks with open totals have a family of their own.
+            if tree.family[b] != tree.family[b2] or prior.block_class[b] != prior.block_class[b2]:
+                continue
+            log = _log_exchange(problem, state, b, b2)
+            if log >= 0.0 or rng.random() < np.exp(log):
+                _exchange(problem, state, b, b2)
+
+
+@hot
 def _turn(rng: Any, size: int) -> int:
     """Sum of the two levels of each pair, modulo their number. Two levels have one pairing."""
     return 1 if size == 2 else int(rng.random() * size)
@@ -620,7 +727,7 @@ def shift_between_blocks(
     prior: Prior,
     state: State,
     geolevel: int,
-    cells: Words,
+    moved: Moved,
     attribute: tuple[int, int],
 ) -> None:
     """Pair the blocks of each geounit of a geolevel, and shift persons between the two of a pair.
@@ -629,12 +736,13 @@ def shift_between_blocks(
         rng: Generator.
         problem, prior, state: The law and the state.
         geolevel: Row of `Tree.ancestor`.
-        cells: Bits of the columns of the cells of the first place.
+        moved: The cells.
         attribute: Stride and size, as for `shift_between_cells`: a person changes the level of this attribute and the
             block at once. With a size of 1 a person keeps the cell.
     """
     problem, prior, state = _views(problem, prior, state)
     tree, steps = problem.tree, problem.steps
+    parent = tree.ancestor[1]
     stride, size = attribute
     begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
@@ -647,6 +755,8 @@ def shift_between_blocks(
             if i >= j or (state.people[first + i, 0] == 0 and state.people[first + j, 0] == 0):
                 continue
             b, b2 = first + i, first + j
+            is_sparse = moved.is_sparse[parent[b]] or moved.is_sparse[parent[b2]]
+            cells = moved.of_sparse if is_sparse else moved.cells
             state.chosen[:] = state.filled[b]
             for at in range(first_cell // WORD, cells.size):
                 word = state.filled[b2, at]

@@ -132,7 +132,7 @@ def make_draws(
     if longest < FIRST_SWEEPS:
         raise ConfigError(
             f"chains are given {longest:,} sweeps, wanted {FIRST_SWEEPS} or more. They are compared for the first time "
-            f"after {FIRST_SWEEPS}, and then after twice as many.",
+            "after so many.",
             code="draws-range",
         )
     refuse_inputs(out, [root])

@@ -115,21 +115,24 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, monke
     parameters = drawn_parameters(np.random.default_rng(8), problem)
     parameters = replace(
         parameters,
-        block_class=np.array([0, 2, 3, 1]),
+        block_class=np.array([2, 2, 3, 1]),  # the first two may exchange all their people
         common=replace(parameters.common, size_shape=1.3, empty_mean=0.4, empty_near=3.0),
     )
     visits = visits_of(problem, states[0], states, 6_000, parameters)
     assert len(states) == 816
-    # A chain's visits are correlated: some times the distance of independent draws.
-    assert distance(visits, problem, states, parameters) < 2.0
+    # A chain's visits are correlated, and a little further away than independent draws.
+    assert distance(visits, problem, states, parameters) < 1.3
     if gaussian:
         # As many visits tell other laws apart.
         for other in other_laws(problem, parameters):
-            assert distance(visits, other[0], states, other[1]) > 2.0
+            assert distance(visits, other[0], states, other[1]) > 1.4
 
 
-def look_at_every_pair(rng, chain, row, cells, attribute):
-    """The moves between blocks of a geolevel, and within blocks, by a look at every pair of places."""
+def look_at_every_pair(rng, chain, row, moved, attribute):
+    """The moves between blocks of a geolevel, and within blocks, by a look at every pair of places.
+
+    Cells are those of `moved`, as numbers.
+    """
     problem, state = chain.problem.kernel, chain.state
     prior = kernel_prior(chain.problem, chain.parameters)
     people, (stride, size) = state.people[:, chain.problem.cells], attribute
@@ -140,14 +143,15 @@ def look_at_every_pair(rng, chain, row, cells, attribute):
         for i, b in enumerate(units):
             j = (turn - i) % len(units)
             if i < j and people[b].sum() + people[units[j]].sum() > 0:
-                for c in cells:
+                is_sparse = moved.is_sparse[problem.tree.ancestor[1, [b, units[j]]]].any()
+                for c in moved.of_sparse if is_sparse else moved.cells:
                     c2 = moves._reflected(c, stride, size, turn_of_level)
                     if (size == 1 or c != c2) and people[b, c] + people[units[j], c2] > 0:
                         moves.shift(rng, problem, prior, state, moves.Places(b, c, units[j], c2))
     if size > 1:
         for b in range(len(people)):
             turn = moves._turn(rng, size) if people[b].sum() else 0
-            for c in cells if people[b].sum() else []:
+            for c in range(80) if people[b].sum() else []:
                 c2 = moves._reflected(c, stride, size, turn)
                 if c < c2 and people[b, c] + people[b, c2] > 0:
                     moves.shift(rng, problem, prior, state, moves.Places(b, c, b, c2))
@@ -163,15 +167,18 @@ def test_moves_are_those_of_a_look_at_every_pair(row, attribute):
     problem = problem_of(blocks, int(start.sum()), schema=WIDE)
     quick, slow = Chain.begin(problem, 5, 0, start), Chain.begin(problem, 5, 0, start)
     prior = kernel_prior(problem, quick.parameters)
-    cells = np.arange(80 if attribute[1] > 1 else 50)
+    numbers = moves.Moved(np.arange(50), np.arange(30, 80), np.array([False, True, False, False]))
+    of_cells = problem.kernel.steps.group[-1]
+    columns = numbers._replace(
+        cells=quick._columns(of_cells[numbers.cells]), of_sparse=quick._columns(of_cells[numbers.of_sparse])
+    )
     arguments = (problem.kernel, prior, quick.state)
     first, second = np.random.default_rng(1), np.random.default_rng(1)
     for _ in range(3):
-        columns = quick._columns(problem.kernel.steps.group[-1][cells])
         moves.shift_between_blocks(first, *arguments, row, columns, attribute)
         if attribute[1] > 1:
             moves.shift_between_cells(first, *arguments, *attribute)
-        look_at_every_pair(second, slow, row, cells, attribute)
+        look_at_every_pair(second, slow, row, numbers, attribute)
         assert (quick.counts() == slow.counts()).all()
     assert (quick.counts() != start).any()
     assert (quick.state.filled == bits_of(quick.state.people > 0)).all()
@@ -388,9 +395,9 @@ def test_residuals_of_draws_have_the_variance_of_the_noise():
     """
     truth = np.array([[9, 4, 0, 7], [0, 12, 5, 3], [8, 8, 8, 8], [1, 0, 30, 2]], np.int32)
     problem = problem_of(["1111", "1112", "1121", "1211"], None, truth=truth)
-    noisy = replace(
-        problem, measured=problem.measured + np.tile([2, -2], len(problem.measured))[: len(problem.measured)]
-    )
+    measured = problem.kernel.answers.measured
+    answers = problem.kernel.answers._replace(measured=measured + np.resize([2, -2], len(measured)))
+    noisy = replace(problem, kernel=problem.kernel._replace(answers=answers))
     squares = squared_residuals(noisy, noisy.state(truth).residual)
     # Variance 1 / 0.3; every measurement is 2 away.
     assert squares == pytest.approx(4 * 0.3)
