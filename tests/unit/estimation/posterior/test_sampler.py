@@ -184,6 +184,39 @@ def test_moves_are_those_of_a_look_at_every_pair(row, attribute):
     assert (quick.state.filled == bits_of(quick.state.people > 0)).all()
 
 
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_two_blocks_exchange_their_people_as_often_as_measurements_say(gaussian):
+    start = np.array([[1, 1, 0, 1], [0, 0, 0, 1]], np.int32)
+    most = np.array([[2], [4]], np.int32)
+    tight = [LimitRows(3, SCHEMA.query("total"), np.zeros_like(most), most[::-1].copy())]
+
+    def share_unchanged(classes, limits=()):
+        problem = problem_of(["1111", "1112"], 4, gaussian=gaussian, limits=limits, seed=3)
+        chain = Chain.begin(problem, 5, 0, start)
+        parameters = replace(chain.parameters, block_class=np.array(classes))
+        arguments = (problem.kernel, kernel_prior(problem, parameters), chain.state)
+        rng, unchanged = np.random.default_rng(5), 0
+        for _ in range(4_000):
+            moves.exchange_blocks(rng, *arguments)
+            unchanged += int((chain.counts() == start).all())
+        for name, values in problem.state(chain.counts())._asdict().items():
+            if name not in (
+                "weights",
+                "slopes",
+                "factors",
+                "chosen",
+            ):  # room, without a meaning between moves
+                assert (values == getattr(chain.state, name)).all()
+        return unchanged / 4_000
+
+    problem = problem_of(["1111", "1112"], 4, gaussian=gaussian, seed=3)
+    ratio = np.exp(log_likelihood(problem, start[::-1]) - log_likelihood(problem, start))
+    # With the square root of the ratio, the share would be 0.68 and not 0.82.
+    assert share_unchanged([1, 1]) == pytest.approx(1.0 / (1.0 + ratio), abs=0.03)
+    assert share_unchanged([1, 2]) == 1.0
+    assert share_unchanged([1, 1], tight) == 1.0
+
+
 def other_laws(problem, parameters):
     """Problems and parameters with one thing changed: the likelihood, how closely tracts follow the share of empty
     blocks, and the shape of sizes.
