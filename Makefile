@@ -27,11 +27,13 @@ TESTING := PYTHONDONTWRITEBYTECODE=
 test: $(VENV)/.installed-dev
 	$(TESTING) $(BIN)/pytest -n 2
 
-# The tests that can notice what changed since a commit, for whoever is changing it. `make test-changed SINCE=main`
+# The tests that can notice what changed since a commit, for whoever is changing it, those of the nightly run among them.
+# `make test-changed SINCE=main`
 SINCE ?= HEAD
 test-changed: $(VENV)/.installed-dev
 	tests=$$($(BIN)/python tests/changed.py --since $(SINCE)) || exit 1; \
-		if [ -z "$$tests" ]; then echo "nothing changed since $(SINCE)"; else $(TESTING) $(BIN)/pytest -n 2 $$tests; fi
+		if [ -z "$$tests" ]; then echo "nothing changed since $(SINCE)"; else \
+		$(TESTING) $(BIN)/pytest -n 2 -m "not soak and not bundle" $$tests; fi
 
 # Statistical, slow and exhaustive rows, the properties once more with examples drawn anew, and what is installed from
 # archives.

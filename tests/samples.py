@@ -26,10 +26,18 @@ def every(step: int, cases: Iterable[Any]) -> list[Any]:
 
 def ten(cases: Iterable[Any]) -> list[Any]:
     """Ten of the cases that no mark leaves out, from the first to the last, and the others under the mark `nightly`."""
+    return few(SUITE, cases)
+
+
+def few(number: int, cases: Iterable[Any]) -> list[Any]:
+    """So many of the cases that no mark leaves out, from the first to the last; the others under the mark `nightly`.
+
+    For cases that take long and go through the same lines.
+    """
     listed = [case if hasattr(case, "marks") else pytest.param(*_values(case)) for case in cases]
     unmarked = [i for i, case in enumerate(listed) if not case.marks]
     # The steps between them differ, so seeds of every remainder are among them: tests tell kinds of cases by it.
-    last, steps = len(unmarked) - 1, min(SUITE, len(unmarked))
+    last, steps = len(unmarked) - 1, min(number, len(unmarked))
     suite = {unmarked[i * last // max(1, steps - 1)] for i in range(steps)}
     return _asked_for(
         case if case.marks or i in suite else case._replace(marks=(pytest.mark.nightly,))

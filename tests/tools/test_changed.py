@@ -6,6 +6,7 @@ import pytest
 from tests.changed import ROOT, changed_files, concerned
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("path", "noticing"),
     [
@@ -25,6 +26,7 @@ def test_what_can_notice_a_change_is_run(path: str, noticing: str) -> None:
     assert noticing in concerned({path})
 
 
+@pytest.mark.nightly
 def test_what_cannot_notice_it_is_not() -> None:
     for path in ("src/tallyveil/kernels/tiles/solver.py", "src/tallyveil/report/page.py"):
         assert "tests/unit/storage/test_read.py" not in concerned({path})

@@ -196,6 +196,7 @@ for line in sys.argv[1:]:
 """A process of its own starts all commands one after the other: loading what they import takes longest."""
 
 
+@pytest.mark.nightly
 @posix
 def test_a_command_refuses_what_would_check_nothing():
     done = subprocess.run(

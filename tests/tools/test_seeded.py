@@ -35,10 +35,12 @@ def test_the_test_that_fails_is_named(project):
     assert caught(BUG, project) == "tests/test_sums.py::test_less"
 
 
+@pytest.mark.nightly
 def test_a_fault_that_no_test_sees_is_not_caught(project):
     assert caught(dataclasses.replace(BUG, new="a - b  # the same"), project) == "NOT CAUGHT"
 
 
+@pytest.mark.nightly
 def test_tests_that_cannot_be_collected_catch_nothing(project):
     said = caught(dataclasses.replace(BUG, new="a - ("), project)
     assert said.startswith("NOT CAUGHT: pytest ended with")
