@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.proofs.exact import is_totally_unimodular, rows_can_be_signed, vertices
-from tests.samples import every
+from tests.samples import every, few
 
 from tallyveil.kernels.rounding.flow import CROSSED, SETTLED, attained, laminar_forest, round_by_flow
 from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, ONE, OPTIMAL, Bounds, Entries
@@ -134,7 +134,7 @@ def test_r2_fails_where_sets_cross():
     assert [row[1] for row in rows] == [1, 1]
 
 
-@pytest.mark.parametrize("seed", every(10, range(100)))
+@pytest.mark.parametrize("seed", few(4, every(10, range(100))))
 def test_r3_every_square_submatrix_has_determinant_at_most_one(seed):
     random = Random(f"unimodular {seed}")
     n_children, n_cells = random.choice([(1, 4), (2, 2), (2, 3)])

@@ -8,7 +8,7 @@ import pytest
 from flint import arb, ctx, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.samples import every
+from tests.samples import every, few
 
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting.engines.cells import Cells
@@ -107,7 +107,7 @@ def encloses(bounds, truth):
     return bounds.lower - slack <= truth <= bounds.upper + slack
 
 
-@pytest.mark.parametrize("seed", every(4, range(8)))
+@pytest.mark.parametrize("seed", few(1, every(4, range(8))))
 def test_bounds_enclose_brute_force(seed) -> None:
     """25 random compositions each, from the bulk to far in the tail, at lattice points and between."""
     rng = random.Random(seed)

@@ -170,6 +170,7 @@ def bound_at(rho: float, delta: float) -> float:
     return odometer.epsilon
 
 
+@pytest.mark.nightly
 def test_noise_chosen_by_the_results_keeps_the_promises() -> None:
     """An analyst who spends more after each result in favour of P, and stops at the largest loss.
 

@@ -14,6 +14,7 @@ import pytest
 from flint import acb
 from mpmath import mpc, mpf
 from tests.oracles.integrals import ball, integral_of, number
+from tests.samples import few
 
 from tallyveil.accounting import (
     ApproximateDP,
@@ -150,8 +151,8 @@ def transform(loss: SampledLoss, z) -> mpc:
         return number(1 + integral_of(term, mu / 2, 60) - integral_of(left_out, mu / 2, 60))
 
 
-@pytest.mark.parametrize("mu_squared", [Fraction(1), Fraction(1, 100), Fraction(9)])
-@pytest.mark.parametrize("q", [Fraction(1, 50), Fraction(4, 5)])
+@pytest.mark.parametrize("mu_squared", few(2, [Fraction(1), Fraction(1, 100), Fraction(9)]))
+@pytest.mark.parametrize("q", few(1, [Fraction(1, 50), Fraction(4, 5)]))
 @pytest.mark.parametrize("tilt", [Fraction(-1, 3), Fraction(4)])
 def test_the_transform_of_normal_noise_and_how_it_falls(mu_squared, q, tilt) -> None:
     loss = SampledLoss(NormalLoss(mu_squared), q, changed=True)
@@ -235,8 +236,13 @@ def taken_apart(law: Law, engine_of: Callable[[Law], LossEngine]) -> Dithered:
 @pytest.mark.parametrize(
     "law",
     [
-        (SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 20), changed=True),),
-        (SampledLoss(NormalLoss(Fraction(1, 16)), Fraction(1, 2), changed=True),),
+        pytest.param(
+            (SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 20), changed=True),), marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            (SampledLoss(NormalLoss(Fraction(1, 16)), Fraction(1, 2), changed=True),),
+            marks=pytest.mark.nightly,
+        ),
         # Several kinds of samples, each with a loss of 0 of its own.
         loss_law_of(SampledWithReplacement(Gaussian(20), 2, 9)),
     ],
@@ -260,6 +266,7 @@ def test_one_sample_without_its_loss_of_0_beside_the_closed_form(law: Law) -> No
     assert np.abs(part.values[3]) < 1e-7
 
 
+@pytest.mark.nightly
 def test_two_samples_and_other_noise_beside_a_convolution() -> None:
     """Delta of two samples is the mean of that of one at epsilon less the loss of the other."""
     single = SampledLoss(NormalLoss(Fraction(1, 4)), Fraction(1, 10), changed=True)
@@ -297,11 +304,14 @@ def test_two_samples_and_other_noise_beside_a_convolution() -> None:
 
 @pytest.mark.parametrize(
     ("base", "q", "n"),
-    [
-        (NormalLoss(Fraction(1)), Fraction(1, 10), 200),
-        (LaplaceLoss(Fraction(2), 2, 1), Fraction(1, 10), 300),
-        (GaussianLoss(Fraction(4), 1, 1), Fraction(1, 5), 1000),
-    ],
+    few(
+        1,
+        [
+            (NormalLoss(Fraction(1)), Fraction(1, 10), 200),
+            (LaplaceLoss(Fraction(2), 2, 1), Fraction(1, 10), 300),
+            (GaussianLoss(Fraction(4), 1, 1), Fraction(1, 5), 1000),
+        ],
+    ),
 )
 def test_the_contour_and_cells_agree(base, q, n) -> None:
     law = (SampledLoss(base, q, changed=True, multiplicity=n),)
@@ -329,6 +339,7 @@ def test_a_loss_and_minus_the_loss_of_the_other_neighbour_are_alike() -> None:
         assert math.exp(there.log_delta.upper) == pytest.approx(delta, rel=1e-6)
 
 
+@pytest.mark.nightly
 def test_bounds_of_many_samples_and_renyi_divergences() -> None:
     event = SampledWithoutReplacement(Gaussian(1), 100, 10_000, 1000)
     found = compose(event, neighbours="bounded").epsilon("1e-5")

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.samples import few
 
 from tallyveil.accounting import (
     Gaussian,
@@ -170,7 +171,7 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize(("event", "added"), EVENTS)
+@pytest.mark.parametrize(("event", "added"), few(1, EVENTS))
 def test_the_contour_cells_and_one_sample_agree(event, added: bool) -> None:
     law = tuple(loss for loss in loss_law_of(event) if isinstance(loss, SampledLoss))
     law = mirrored(law) if added else law
@@ -190,6 +191,7 @@ def test_the_contour_cells_and_one_sample_agree(event, added: bool) -> None:
         assert fine.lower <= rough.upper <= fine.upper + 0.2
 
 
+@pytest.mark.nightly
 def test_truncation_that_is_rare_costs_next_to_nothing_and_the_peer_is_above() -> None:
     theirs, pld = pytest.importorskip("dp_accounting"), pytest.importorskip("dp_accounting.pld")
     event = TruncatedPoissonSampled(Gaussian(1), "1/100", 150, 10_000, 10_000)

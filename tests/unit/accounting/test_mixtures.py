@@ -12,6 +12,7 @@ from flint import acb
 from mpmath import mpc, mpf
 from scipy.special import ndtr
 from tests.oracles.integrals import ball, integral_of, number
+from tests.samples import few
 
 from tallyveil.accounting import (
     Gaussian,
@@ -109,7 +110,7 @@ def guarantee_of(event: MixtureOfGaussians) -> Guarantee:
 
 
 @pytest.mark.parametrize("event", MIXTURES)
-@pytest.mark.parametrize("epsilon", ["-1", "-1/100", "0", "1/10", "2", "7"])
+@pytest.mark.parametrize("epsilon", few(2, ["-1", "-1/100", "0", "1/10", "2", "7"]))
 def test_one_answer_is_the_value_of_its_best_test(event, epsilon) -> None:
     found = guarantee_of(event).delta(epsilon)
     with mpmath.workdps(40):
@@ -150,8 +151,8 @@ def transform(event: MixtureOfGaussians, w) -> mpc:
 
 
 @pytest.mark.parametrize("event", MIXTURES)
-@pytest.mark.parametrize("added", [False, True])
-@pytest.mark.parametrize("tilt", [Fraction(-1, 3), Fraction(4)])
+@pytest.mark.parametrize("added", few(1, [False, True]))
+@pytest.mark.parametrize("tilt", few(1, [Fraction(-1, 3), Fraction(4)]))
 def test_transforms_and_how_they_fall(event, added: bool, tilt: Fraction) -> None:
     (loss,) = loss_law_of(event)
     assert isinstance(loss, SampledLoss)
@@ -191,7 +192,8 @@ def many_deltas(event: MixtureOfGaussians, epsilons: np.ndarray, added: bool) ->
     return first - np.exp(epsilons) * second
 
 
-@pytest.mark.parametrize("event", MIXTURES[:3])
+@pytest.mark.nightly
+@pytest.mark.parametrize("event", few(1, MIXTURES[:3]))
 def test_two_answers_by_the_second_one_given_the_first(event) -> None:
     """delta of two answers is the mean of that of the second one at epsilon less the first loss."""
     twice = MixtureOfGaussians(event.variance, event.sensitivities, event.probabilities, 2)
@@ -207,7 +209,7 @@ def test_two_answers_by_the_second_one_given_the_first(event) -> None:
     assert found.upper - found.lower < 1e-5
 
 
-@pytest.mark.parametrize("event", MIXTURES[:3])
+@pytest.mark.parametrize("event", few(1, MIXTURES[:3]))
 @pytest.mark.parametrize("added", [False, True])
 def test_cells_and_the_contour_agree(event, added: bool) -> None:
     law = loss_law_of(MixtureOfGaussians(event.variance, event.sensitivities, event.probabilities, 40))

@@ -18,7 +18,10 @@ from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, NormalLoss, merged
 
 
-@pytest.mark.parametrize("factors", [((600, 2, 30), (700, 1, 30)), ((20, 1, 100), (31, 1, 80))])
+@pytest.mark.parametrize(
+    "factors",
+    [pytest.param(((600, 2, 30), (700, 1, 30)), marks=pytest.mark.nightly), ((20, 1, 100), (31, 1, 80))],
+)
 def test_the_bracket_meets_the_one_from_all_knots(factors) -> None:
     law = merged(tuple(GaussianLoss(Fraction(v), k, n) for v, k, n in factors))
     engine = Dithered.build(law, 1e-5)
@@ -29,6 +32,7 @@ def test_the_bracket_meets_the_one_from_all_knots(factors) -> None:
     assert found.width <= 2e-3 * found.upper
 
 
+@pytest.mark.nightly
 def test_tiny_losses_have_a_finite_mu() -> None:
     found = compose(
         DiscreteGaussian(10**12), DiscreteGaussian(10**12 + 39), neighbours=Neighbours.UNBOUNDED
@@ -49,8 +53,13 @@ def test_where_nothing_covers_the_rest_there_is_no_upper_end(monkeypatch) -> Non
     ("variances", "answers", "width"),
     [
         (["1e30", "1.2345678917e30"], 1, 3e-3),
-        (["1e9", "1.2345678917e9"], 10**9, 1e-3),
-        ([f"{2 + math.sqrt(prime) % 1:.7f}" for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)], 50, 1e-3),
+        pytest.param(["1e9", "1.2345678917e9"], 10**9, 1e-3, marks=pytest.mark.nightly),
+        pytest.param(
+            [f"{2 + math.sqrt(prime) % 1:.7f}" for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)],
+            50,
+            1e-3,
+            marks=pytest.mark.nightly,
+        ),
         (["50", "61.7283945"], 10**10, 0.01),
     ],
     ids=["tiny", "a billion", "large", "protects nobody"],
@@ -146,6 +155,7 @@ def test_each_engine_has_its_way_to_mu() -> None:
     assert envelope._of_parts((NormalLoss(Fraction(1, 4), 9),)) > 1.5
 
 
+@pytest.mark.nightly
 def test_a_grid_that_would_take_too_long_leaves_the_lower_end(monkeypatch) -> None:
     law = (GaussianLoss(Fraction(600), 1, 60),)
     engine = Dithered.build(law, 1e-4)

@@ -27,7 +27,10 @@ ALPHAS = (*tuple(Fraction(i, 100) for i in range(1, 100)), Fraction(1, 10**9), 1
 @pytest.mark.parametrize(
     "factors",
     [
-        (GaussianLoss(Fraction(600), 2, 30), GaussianLoss(Fraction(700), 1, 30)),
+        pytest.param(
+            (GaussianLoss(Fraction(600), 2, 30), GaussianLoss(Fraction(700), 1, 30)),
+            marks=pytest.mark.nightly,
+        ),
         (GaussianLoss(Fraction(3), 2, 2), LaplaceLoss(Fraction(3), 1, 1)),
         (LaplaceLoss(Fraction(1, 2), 3, 2),),
     ],

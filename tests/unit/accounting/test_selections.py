@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 from mpmath import exp, log, mp, mpf
+from tests.samples import few
 
 from tallyveil.accounting import (
     ZCDP,
@@ -85,7 +86,9 @@ def selections(run):
     return [RepeatAndSelect(run, *law) for law in LAWS] + [PoissonRepeatAndSelect(run, m) for m in MEANS]
 
 
-@pytest.mark.parametrize(("epsilon", "options", "answers"), [("1/100", 2, 1), ("1", 3, 2), ("6", 2, 2)])
+@pytest.mark.parametrize(
+    ("epsilon", "options", "answers"), few(1, [("1/100", 2, 1), ("1", 3, 2), ("6", 2, 2)])
+)
 def test_no_bound_is_below_the_exact_law_of_a_finite_mechanism(epsilon, options, answers) -> None:
     draw = random.Random(3)
     run = RandomizedResponse(epsilon, options, answers)
@@ -140,6 +143,7 @@ def test_the_largest_loss_of_the_best_of_samples_is_covered(epsilon, share, mean
     assert bound < largest + mpf("1e-9") * (1 + largest)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "delta",
     # A search over many orders takes half a minute at small deltas.
@@ -178,7 +182,8 @@ RUNS = [
 
 @pytest.mark.parametrize(("name", "arguments", "neighbours"), RUNS)
 @pytest.mark.parametrize(
-    ("mean", "shape"), [(10.0, 1.0), (10.0, 0.0), (10.0, math.inf), (1.5, 0.5), (1.0, math.inf), (300.0, 2.0)]
+    ("mean", "shape"),
+    few(3, [(10.0, 1.0), (10.0, 0.0), (10.0, math.inf), (1.5, 0.5), (1.0, math.inf), (300.0, 2.0)]),
 )
 def test_no_looser_than_dp_accounting(name, arguments, neighbours, mean, shape) -> None:
     theirs = pytest.importorskip("dp_accounting.dp_event")

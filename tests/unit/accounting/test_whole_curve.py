@@ -136,6 +136,7 @@ def test_a_curve_of_a_very_large_rho_is_met_by_less_noise_than_rho_asks_for():
     assert curve_excess(found.guarantee, curve, curve.epsilon(Fraction(DELTA))).bound <= 0
 
 
+@pytest.mark.nightly
 def test_deltas_close_to_one_are_told_apart():
     """At rho = 200 both deltas are nearly 1 for small epsilons: they differ by less than any float from 1."""
     event, curve = DiscreteGaussian("2.5", multiplicity=1000), ZcdpCurve(Fraction(200), ZcdpConversion.BEST)

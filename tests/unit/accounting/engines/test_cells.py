@@ -97,6 +97,7 @@ def test_failures_on_samples(added: bool) -> None:
         assert bounds.lower - 1e-12 <= math.log(total) <= bounds.upper + 1e-12
 
 
+@pytest.mark.nightly
 def test_two_rare_samples_are_known_to_nine_digits() -> None:
     """Delta of two samples is an integral over the first one of the closed form of the second."""
     q = mpmath.mpf("1e-6")

@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 from mpmath import binomial, exp, factorial, mp, mpf
+from tests.samples import few
 
 from tallyveil.accounting.engines.dithered import DitheredContour, Scan, _dithered, contour_at
 from tallyveil.accounting.engines.loss_transform import Depth, GaussianFactors, Windows, find_windows
@@ -93,8 +94,8 @@ def contour_of(name: str, tilt: float, depth: float, period: float = 100.0) -> D
     return contour_at(scan_of(name, depth), tilt, period, tilt + 1.5 if tilt > 0 else -1.0)
 
 
-@pytest.mark.parametrize("wide", [0, 1])
-@pytest.mark.parametrize("tilt", TILTS)
+@pytest.mark.parametrize("wide", few(1, [0, 1]))
+@pytest.mark.parametrize("tilt", few(2, TILTS))
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_the_rule_gives_the_dithered_delta_or_its_rest(name: str, tilt: float, wide: int) -> None:
     contour = contour_of(name, tilt, FINE)

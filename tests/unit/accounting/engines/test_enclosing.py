@@ -140,6 +140,7 @@ def test_a_search_on_a_flat_delta_stays_near() -> None:
     assert len(asked.epsilons) < 100
 
 
+@pytest.mark.nightly
 def test_of_samples_that_may_fail_nothing_is_known_where_the_rest_has_all_of_the_other_law() -> None:
     """The rest has the mass 1 / (1 - D) there, which its bounds do not show."""
     sample = SampledLoss(ResponseLoss(Fraction(1), 3), Fraction(1, 2), Fraction(1, 10))

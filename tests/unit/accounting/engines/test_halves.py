@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import arb
+from tests.samples import few
 
 from tallyveil.accounting.curves import betas_at
 from tallyveil.accounting.engines import choose, halves
@@ -62,7 +63,7 @@ def test_all_tails_enclose_those_of_one_table(name: str) -> None:
         assert engine.log_deltas([epsilon])[0] == tails.log_delta
 
 
-@pytest.mark.parametrize("name", ["one loss", "no lattice", "Gaussian noise", "narrow"])
+@pytest.mark.parametrize("name", few(2, ["one loss", "no lattice", "Gaussian noise", "narrow"]))
 def test_the_trade_off_function_is_as_close_as_that_of_one_table(name: str) -> None:
     """Its tests reject between two losses, where rounded losses are on their side."""
     law = LAWS[name]

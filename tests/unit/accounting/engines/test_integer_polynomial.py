@@ -32,6 +32,7 @@ def census() -> Proved:
     return Proved.build(CENSUS)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
     [
@@ -52,6 +53,7 @@ def test_delta_of_eight_levels(census: Proved, epsilon: int, delta: float) -> No
     assert bounds.width < 1e-13
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("delta", "epsilon"),
     [

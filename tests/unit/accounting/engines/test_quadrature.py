@@ -208,7 +208,7 @@ TAUS, MOMENTS, FURTHER = np.array([0.4, 0.02, 1.3, 2.2]), np.array([-1.5, 0.3, 2
 
 
 @pytest.mark.parametrize("kind", [FIRST, SECOND])
-@pytest.mark.parametrize("factors", [MIXED, CENSUS])
+@pytest.mark.parametrize("factors", [MIXED, pytest.param(CENSUS, marks=pytest.mark.nightly)])
 def test_the_units_of_sums_and_their_roundings_are_those_of_the_proof(factors, kind) -> None:
     built = Quadrature.build(factors)
     assert built is not None

@@ -9,7 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from tests.samples import ten
+from tests.samples import few
 
 from tallyveil.accounting import compose
 from tallyveil.accounting.engines.ball_tails import Enumeration, OneSample
@@ -132,7 +132,7 @@ def exact_transform(loss: SampledLoss, z: "mpmath.mpc") -> "mpmath.mpc":
     return whole / (1 if loss.added else 1 - q * f)
 
 
-@pytest.mark.parametrize("loss", ten(samples()), ids=str)
+@pytest.mark.parametrize("loss", few(4, samples()), ids=str)
 def test_the_transform_is_within_its_error(loss: SampledLoss) -> None:
     with mpmath.workdps(22):
         for tilt, u in ((Fraction(5, 2), 7.3), (Fraction(-1, 3), 0.9)):
@@ -147,7 +147,7 @@ def test_the_transform_is_within_its_error(loss: SampledLoss) -> None:
             assert abs(float(mpmath.log(at_zero)) - float(ball)) < 1e-13 * (1 + abs(float(ball)))
 
 
-@pytest.mark.parametrize("loss", ten(loss for loss in samples() if is_dense(loss)), ids=str)
+@pytest.mark.parametrize("loss", few(4, (loss for loss in samples() if is_dense(loss))), ids=str)
 def test_a_fall_is_never_more_than_the_transform_falls_by(loss: SampledLoss) -> None:
     generator, useful = np.random.default_rng(5), 0
     for tilt in (Fraction(2), Fraction(-1, 2)):
@@ -190,10 +190,13 @@ def exact_delta(loss: SampledLoss, mu: "mpmath.mpf", epsilon: "mpmath.mpf") -> "
 
 @pytest.mark.parametrize(
     "loss",
-    ten(
-        loss
-        for loss in samples()
-        if not loss.failure or loss.base is None or isinstance(loss.base, ResponseLoss)
+    few(
+        3,
+        (
+            loss
+            for loss in samples()
+            if not loss.failure or loss.base is None or isinstance(loss.base, ResponseLoss)
+        ),
     ),
     ids=str,
 )
@@ -227,8 +230,8 @@ MANY: tuple[Law, ...] = (
 
 @pytest.mark.parametrize(
     "law",
-    # Each law one way, and the other way every night.
-    [law if i % 2 else mirrored(law) for i, law in enumerate(MANY)]
+    # Three laws one way; the others, and the other way, every night.
+    few(3, [(law if i % 2 else mirrored(law),) for i, law in enumerate(MANY)])
     + [
         pytest.param(mirrored(law) if i % 2 else law, marks=pytest.mark.nightly) for i, law in enumerate(MANY)
     ],
@@ -253,7 +256,14 @@ def test_stochastic_gradient_descent_is_known_to_nine_digits() -> None:
     assert bounds.upper - bounds.lower < 1.1e-9
 
 
-@pytest.mark.parametrize("delta", ["1e-2", "1e-30", "1e-100"])
+@pytest.mark.parametrize(
+    "delta",
+    [
+        pytest.param("1e-2", marks=pytest.mark.nightly),
+        "1e-30",
+        pytest.param("1e-100", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_width_is_as_small_at_tiny_deltas(delta: str) -> None:
     bounds = compose(PoissonSampled(Gaussian(1, 1), Fraction(1, 100), 1000), neighbours="unbounded").epsilon(
         delta
@@ -299,6 +309,7 @@ def test_what_floats_cannot_hold_is_left_to_other_engines(event: PoissonSampled)
     assert 0 <= bounds.lower <= bounds.upper <= 1
 
 
+@pytest.mark.nightly
 def test_an_epsilon_far_beyond_all_losses_is_answered() -> None:
     guarantee = compose(PoissonSampled(Gaussian(1, 1), Fraction(1, 100), 100), neighbours="unbounded")
     assert guarantee.delta(10**300).upper < 1e-300
@@ -329,8 +340,8 @@ def in_plain_sums(loss: SampledLoss, tilt: Fraction, frequencies: list[float]) -
     return [complex(masses @ np.exp(1j * u * losses)) / float(masses.sum()) for u in frequencies]
 
 
-@pytest.mark.parametrize("added", [False, True])
-@pytest.mark.parametrize("q", [Fraction(1, 1000), Fraction(1, 2)])
+@pytest.mark.parametrize("added", few(1, [False, True]))
+@pytest.mark.parametrize("q", few(1, [Fraction(1, 1000), Fraction(1, 2)]))
 @pytest.mark.parametrize(
     "base",
     [
@@ -355,7 +366,9 @@ def test_beside_the_real_axis_few_atoms_do_for_large_frequencies(base, q, added)
         assert atoms_of_sample(loss, Fraction(2), frequency).losses.size < 1200
 
 
-@pytest.mark.parametrize("number", [1, 3, 20])
+@pytest.mark.parametrize(
+    "number", [1, pytest.param(3, marks=pytest.mark.nightly), pytest.param(20, marks=pytest.mark.nightly)]
+)
 def test_few_samples_of_normal_noise_are_close(number) -> None:
     """With one sample delta is a difference of normal probabilities at the place where the loss is epsilon."""
     q = Fraction(1, 100)
