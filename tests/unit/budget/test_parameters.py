@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import pytest
+from tests.samples import few
 
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon
 from tallyveil.accounting.engines import dithered, loss_transform
@@ -24,7 +25,7 @@ def strategy(mechanism=Mechanism.DISCRETE_GAUSSIAN):
     )
 
 
-@pytest.mark.parametrize("mechanism", Mechanism)
+@pytest.mark.parametrize("mechanism", few(1, Mechanism))
 def test_every_row_is_the_guarantee_of_its_event(mechanism):
     plan = strategy(mechanism)
     rows = {row["geolevel"]: row for row in strategy_parameters(plan)}

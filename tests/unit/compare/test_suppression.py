@@ -117,6 +117,7 @@ def test_the_lines_of_a_family_hold():
         )
 
 
+@pytest.mark.nightly
 def test_secondary_suppression_leaves_little_and_areas_that_cut_across_tell_more():
     whole = small_input(36)
     exactly = {

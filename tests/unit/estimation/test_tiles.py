@@ -140,6 +140,7 @@ def test_many_small_tables_are_settled_by_projections():
         assert solution.effort.wide_flows == 0
 
 
+@pytest.mark.nightly
 def test_a_wide_parent_needs_no_square_matrix():
     """2,440 children and a group of 330 columns: the equations of a table are solved by conjugate gradients."""
     rng = np.random.default_rng(7)

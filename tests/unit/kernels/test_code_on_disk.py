@@ -14,6 +14,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from tests.samples import few
 
 from tallyveil.errors import StoreError
 from tallyveil.kernels import compiled
@@ -106,7 +107,7 @@ def ending(request):
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "unsealed"])
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("damage", few(3, (pytest.param(harm, id=name) for name, harm in DAMAGE.items())))
 def test_a_damaged_file_is_as_if_it_was_not_there(kernel, tmp_path, ending, damage, sealed):
     """A process that is killed leaves files without a seal."""
     answered(kernel())
@@ -386,7 +387,7 @@ kernel(1.5)
 """
 
 
-@pytest.mark.parametrize(("order", "ending"), [("wrote", "killed"), ("read", "ended")])
+@pytest.mark.parametrize(("order", "ending"), few(1, [("wrote", "killed"), ("read", "ended")]))
 def test_two_processes_never_give_one_number_to_codes_for_two_types(kernel, tmp_path, order, ending):
     """numba writes an index before the code. With the number of another type's code, it would give a wrong answer."""
     place = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "codes"), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -24,7 +24,8 @@ LANES = RNG.integers(0, 1 << 16, 8 * 500).astype(np.uint16)
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize(
-    ("n_answers", "first", "n_blocks"), [(1, 3, 400), (8, 0, 500), (29, 5, 111), (4000, 7, 480)]
+    ("n_answers", "first", "n_blocks"),
+    [(1, 3, 400), (8, 0, 500), (29, 5, 111), pytest.param(4000, 7, 480, marks=pytest.mark.nightly)],
 )
 def test_look_up_dense(
     table: InversionTable, dtype: type, add: bool, n_answers: int, first: int, n_blocks: int

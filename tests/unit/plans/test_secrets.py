@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.samples import every
+from tests.samples import every, few
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.events import (
@@ -275,8 +275,11 @@ def worst_of(case, mechanism):
 
 @pytest.mark.parametrize(
     ("case", "mechanism"),
-    [(case, "discrete_gaussian") for case in range(len(CASES))]
-    + [(case, "discrete_laplace") for case in (5, 6)],
+    few(
+        4,
+        [(case, "discrete_gaussian") for case in range(len(CASES))]
+        + [(case, "discrete_laplace") for case in (5, 6)],
+    ),
 )
 def test_one_record_alone_costs_what_the_worst_pair_does(case, mechanism):
     plan, found = worst_of(case, mechanism)
@@ -356,7 +359,7 @@ def test_random_schemas_cost_what_their_worst_pairs_do(seed):
         assert changing or True not in by_kind, secret.name
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("case", few(3, range(len(CASES))))
 def test_every_pair_moves_no_more_than_some_branch(case):
     """Not only in its rho: answer by answer, so that the branch covers the pair in every curve."""
     plan, found = worst_of(case, "discrete_gaussian")
@@ -395,7 +398,7 @@ def variances(branch):
     return counted
 
 
-@pytest.mark.parametrize("case", [case for case, (_, invariants) in enumerate(CASES) if invariants])
+@pytest.mark.parametrize("case", few(2, [case for case, (_, invariants) in enumerate(CASES) if invariants]))
 def test_an_exchange_keeps_the_invariants_and_costs_no_more_than_stated(case):
     rng = np.random.default_rng(1)
     plan, found = worst_of(case, "discrete_gaussian")
@@ -473,7 +476,7 @@ SPINES = [
 
 
 @pytest.mark.parametrize("query", ["total", "sex"])
-@pytest.mark.parametrize(("steps", "geolevels", "geolevel", "left"), SPINES)
+@pytest.mark.parametrize(("steps", "geolevels", "geolevel", "left"), few(4, SPINES))
 def test_a_place_may_change_without_leaving_an_area_that_the_steps_cut(
     steps, geolevels, geolevel, left, query
 ):

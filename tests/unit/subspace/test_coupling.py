@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.oracles.effective_size import effective_size
 from tests.oracles.mcmc import algorithm_1, algorithm_3
+from tests.samples import few
 
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.key import insecure_key
@@ -47,7 +48,7 @@ def from_zero(plan, sweeps, chains):
     return np.array([run_chain(plan, KEY, sweeps, chain=chain)[0] for chain in range(chains)])
 
 
-@pytest.mark.parametrize("make", [slices, jumps], ids=["slices", "jumps"])
+@pytest.mark.parametrize("make", few(1, [pytest.param(slices, id="slices"), pytest.param(jumps, id="jumps")]))
 def test_the_bound_holds(make):
     """It lies above the distance of the law of the size, from many chains against a long one, at every time."""
     plan = make()
@@ -90,6 +91,7 @@ def test_meeting_times_agree_with_the_transcription():
     assert 0.3 < ours.mean() / theirs.mean() < 1.5
 
 
+@pytest.mark.nightly
 def test_the_kernel_agrees_with_the_transcription():
     plan = jumps()
     a = [math.exp(-1 / scale) for scale in plan.moves.scales]

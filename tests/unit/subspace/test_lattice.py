@@ -145,6 +145,7 @@ def test_clashing_totals_are_named():
     assert require_totals(ConstraintSystem.from_matrix([[2, 4]]), [6]).dtype == np.int64
 
 
+@pytest.mark.nightly
 def test_a_hundred_constraints_on_3200_cells_take_seconds():
     rng = np.random.default_rng(7)
     label = rng.integers(0, 90, 3200)

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import chi2
-from tests.samples import every
+from tests.samples import every, few
 
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
@@ -71,7 +71,9 @@ MOVES = {"slices": (SliceMoves, 24, 100_000), "jumps": (None, 60, 60_000), "sing
 SYSTEMS = {"one sum": ONE_SUM, "table": TABLE, "general": GENERAL}
 
 
-@pytest.mark.parametrize(("law", "system", "moves"), every(4, itertools.product(LAWS, SYSTEMS, MOVES)))
+@pytest.mark.parametrize(
+    ("law", "system", "moves"), few(2, every(4, itertools.product(LAWS, SYSTEMS, MOVES)))
+)
 def test_states_follow_the_law(law, system, moves):
     """Against enumeration; a scale 5 % off is rejected."""
     lattice = lattice_of(SYSTEMS[system])

@@ -10,7 +10,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from tests.samples import every, ten
+from tests.samples import every, few
 from threadpoolctl import threadpool_limits
 
 from tallyveil.errors import ConstraintError
@@ -330,6 +330,7 @@ def recode_features(model):
     return found
 
 
+@pytest.mark.nightly
 def test_the_random_trees_hold_what_is_hard():
     """Each in several of the 200; what is rare by chance in five at least."""
     models = [random_model(seed, True)[0] for seed in range(100)]
@@ -346,12 +347,12 @@ def one_thread():
         yield
 
 
-@pytest.mark.parametrize("seed", ten(every(6, range(100))))
+@pytest.mark.parametrize("seed", few(4, every(6, range(100))))
 def test_everything_measured(seed):
     check_case(random_case(seed, detailed_everywhere=True), np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("seed", ten(every(6, range(100))))
+@pytest.mark.parametrize("seed", few(4, every(6, range(100))))
 def test_parts_unmeasured(seed):
     check_case(random_case(1000 + seed, detailed_everywhere=False), np.random.default_rng(seed))
 
@@ -384,7 +385,7 @@ def with_exact_sums(seed):
     ]
 
 
-@pytest.mark.parametrize("seed", ten(range(12)))
+@pytest.mark.parametrize("seed", few(4, range(12)))
 def test_what_is_exact_of_sums_of_siblings(seed):
     model, parts = with_exact_sums(seed)
     rng = np.random.default_rng(8000 + seed)

@@ -30,6 +30,7 @@ class Rows:
         return self.tables[level][start:stop]
 
 
+@pytest.mark.nightly
 @threadpool_limits.wrap(limits=1, user_api="blas")  # threads that wait for each other on a busy machine
 def test_three_blocks_of_2016_cells():
     rng = np.random.default_rng(7)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.samples import few
 from tests.unit.estimation.intervals.test_against_dense import features, random_model, with_exact_sums
 from tests.unit.explore.nodes import node_needed
 from tests.unit.explore.numerics.in_node import ask_node, floats
@@ -80,7 +81,7 @@ def agree(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=RELATIVE, atol=NOTHING)
 
 
-@pytest.mark.parametrize("which", MODELS)
+@pytest.mark.parametrize("which", few(1, MODELS))
 def test_districts_and_geounits_are_those_of_python(which, tmp_path):
     models = [make() for make in MODELS[which]]
     rng = np.random.default_rng(len(which))
@@ -112,6 +113,7 @@ def test_districts_and_geounits_are_those_of_python(which, tmp_path):
         assert all((variances > NOTHING).any() for variances, _ in wanted[:20])
 
 
+@pytest.mark.nightly
 def test_the_models_hold_what_is_hard():
     models = [make() for name in ("everything measured", "parts unmeasured") for make in MODELS[name]]
     counts = Counter(name for model in models for name in features(model))

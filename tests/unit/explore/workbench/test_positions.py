@@ -38,7 +38,12 @@ def planned_again(folder, text):
 
 @pytest.mark.parametrize(
     ("name", "n"),
-    [("redistricting/national.toml", 12), ("redistricting/one_state.toml", 6), ("small", 2), ("laplace", 1)],
+    [
+        pytest.param("redistricting/national.toml", 12, marks=pytest.mark.nightly),
+        ("redistricting/one_state.toml", 6),
+        ("small", 2),
+        ("laplace", 1),
+    ],
 )
 def test_the_downloaded_file_plans_to_the_shown_numbers(tmp_path, name, n):
     own = {"small": SMALL, "laplace": LAPLACE}.get(name)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.samples import few
 from tests.unit.explore.workbench.in_node import SMALL
 
 from tallyveil.errors import ConfigError, StoreError
@@ -24,7 +25,7 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", few(3, FILES))
 def test_a_template_stands_for_the_same_plan_and_keeps_comments(tmp_path, name):
     path = EXAMPLES / name
     plan = load_plan(path)
@@ -76,6 +77,7 @@ def test_two_plans(tmp_path):
     assert (tmp_path / "site/data/other/data/district.json").exists()
 
 
+@pytest.mark.nightly
 def test_plans_with_other_geolevels_are_compared_on_a_regular_spine(tmp_path):
     files = [EXAMPLES / "redistricting" / f"{name}.toml" for name in ("national", "puerto_rico")]
     make_workbench(files[0], tmp_path / "site", compared=files[1])

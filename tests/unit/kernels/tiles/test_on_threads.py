@@ -21,7 +21,9 @@ def require_same(problem, threads):
     return expected
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize(
+    "threads", [pytest.param(1, marks=pytest.mark.nightly), pytest.param(2, marks=pytest.mark.nightly), 5]
+)
 def test_counts_do_not_depend_on_the_number_of_threads(threads):
     """With more parts than there are tables or children, too."""
     steps = 0

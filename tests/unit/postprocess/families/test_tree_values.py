@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.samples import few
 
 from tallyveil.estimation.intervals import upward
 from tallyveil.estimation.problem import UNBOUNDED
@@ -84,11 +85,14 @@ def peak_of(plan, hierarchies, constraints):
 
 @pytest.mark.parametrize(
     ("queries", "differ", "called"),
-    [
-        (PLAIN, False, "full"),
-        (PLAIN, True, "full, without the zeros of bounds"),
-        (CROSSING, False, "query by query"),
-    ],
+    few(
+        1,
+        [
+            (PLAIN, False, "full"),
+            (PLAIN, True, "full, without the zeros of bounds"),
+            (CROSSING, False, "query by query"),
+        ],
+    ),
 )
 def test_many_cells_stay_within_the_prediction(tmp_path, monkeypatch, queries, differ, called):
     """110,592 cells. Beside libraries and counts, a plan predicts the work on a piece and what the sweep needs."""

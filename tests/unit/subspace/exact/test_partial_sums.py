@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flint import arb
 from scipy.stats import chi2
+from tests.samples import few
 
 from tallyveil.errors import ConfigError
 from tallyveil.noise import NoiseSource, insecure_key
@@ -70,7 +71,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("law", [GeneralisedLaplace(Norm.L1, HALF), GeneralisedLaplace(Norm.L2, Fraction(1))])
-@pytest.mark.parametrize(("system", "counts", "largest"), CASES)
+@pytest.mark.parametrize(("system", "counts", "largest"), few(2, CASES))
 def test_the_law_is_that_of_a_list(system, counts, largest, law):
     """By chance one of these fails with probability 1e-6."""
     counts, n = np.array(counts), 400
@@ -112,6 +113,7 @@ def test_no_probability_is_above_one_and_the_mass_is_that_of_a_list(law):
         assert float(proposal.mass(None, 128)) == pytest.approx(weights.sum(), rel=1e-6)
 
 
+@pytest.mark.nightly
 def test_region_by_sex_and_an_age_that_crosses_stays_the_same_under_an_exact_kernel():
     """A 2 x 3 x 4 table. Heat-bath steps along moves leave the law as it is, so statistics before and after agree."""
     cells = np.arange(24).reshape(2, 3, 4)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flint import arb
 from scipy.stats import chi2
+from tests.samples import few
 
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.noise.balls import precision
@@ -30,7 +31,9 @@ def draws(counts, epsilon, n, sets=None):
     )
 
 
-@pytest.mark.parametrize(("counts", "epsilon"), [((0, 2, 1), Fraction(1, 2)), ((1, 1, 0), Fraction(2))])
+@pytest.mark.parametrize(
+    ("counts", "epsilon"), few(1, [((0, 2, 1), Fraction(1, 2)), ((1, 1, 0), Fraction(2))])
+)
 def test_the_law_is_that_of_a_list(counts, epsilon):
     """By chance it fails with probability 1e-6."""
     n = 400

@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
 from tests.unit.products.dhc.tables.test_publication import HOMES, PEOPLE, make_release
 
 from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
@@ -56,6 +57,7 @@ def test_the_page_names_every_recode_and_every_strategy():
             assert f"| {float(rho)} |" in GUIDE
 
 
+@pytest.mark.nightly
 def test_the_files_with_other_shares_cost_what_the_page_says():
     folder = Path(__file__).parents[5] / "examples" / "dhc"
     production, start, found = (

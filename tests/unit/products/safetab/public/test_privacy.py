@@ -122,7 +122,7 @@ def test_a_margin_is_a_whole_number(margin):
         budget_for_margin(GAUSSIAN, margin, stability=9, stage_1_fraction=Fraction(1, 10))
 
 
-@pytest.mark.parametrize("unit", ["puredp", "zcdp"])
+@pytest.mark.parametrize("unit", [pytest.param("puredp", marks=pytest.mark.nightly), "zcdp"])
 def test_calibration_meets_the_target_exactly_and_keeps_the_proportions(tmp_path, unit):
     zero = {
         f"privacy_budget_p_level_1_{g}": 0 for g in ("usa", "state", "county", "tract", "place", "aiannh")

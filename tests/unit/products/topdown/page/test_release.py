@@ -129,6 +129,7 @@ def test_figures_have_alternative_text_and_captions(redistricting: Path) -> None
     ]
 
 
+@pytest.mark.nightly
 def test_the_same_release_gives_the_same_bytes(redistricting: Path) -> None:
     first = write_report(redistricting).read_bytes()
     assert write_report(redistricting).read_bytes() == first
