@@ -154,6 +154,7 @@ def test_the_bound_of_an_odometer_is_where_its_mixture_is_one_over_delta(rho, de
             assert (value >= most) is exceeds
 
 
+@pytest.mark.nightly
 def test_an_odometer_is_little_above_the_bound_of_noise_fixed_in_advance() -> None:
     found = Odometer(delta="1e-10", neighbours="unbounded")
     assert found.epsilon == 0

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.samples import every, ten
+from tests.samples import every, few, ten
 
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.spine.presets import query_shares
@@ -86,7 +86,7 @@ def contents(spine, shares):
 
 
 @pytest.mark.parametrize("rule", [BypassRule.PURE_DP, BypassRule.SINGLE_CHILD])
-@pytest.mark.parametrize("seed", ten(every(3, range(300))))
+@pytest.mark.parametrize("seed", few(4, every(3, range(300))))
 def test_same_spine_and_shares_as_the_literal_algorithm(seed, rule, random_spine):
     rng = np.random.default_rng([71, seed])
     spine = random_spine(rng, int(rng.integers(1, 25)), int(rng.integers(1, 6)))
@@ -355,7 +355,7 @@ def test_no_query_is_worse_under_the_queries_of_production(mechanism):
 
 
 @pytest.mark.parametrize("squared", [False, True])
-@pytest.mark.parametrize("seed", ten(every(3, range(60))))
+@pytest.mark.parametrize("seed", few(4, every(3, range(60))))
 def test_every_query_is_spared_whatever_the_shares(seed, squared, random_spine):
     rng = np.random.default_rng([75, seed])
     spine = random_spine(rng, int(rng.integers(2, 7)), int(rng.integers(2, 5)))
@@ -368,7 +368,7 @@ def test_every_query_is_spared_whatever_the_shares(seed, squared, random_spine):
 
 
 @pytest.mark.parametrize("squared", [False, True])
-@pytest.mark.parametrize("seed", ten(range(60)))
+@pytest.mark.parametrize("seed", few(4, range(60)))
 def test_where_geolevels_measure_alike_the_rule_is_the_papers(seed, squared, random_spine):
     rng = np.random.default_rng([76, seed])
     spine = random_spine(rng, 20, 4)

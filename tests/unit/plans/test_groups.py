@@ -56,6 +56,7 @@ def nested(rng, leaves):
                 yield from nested(rng, part)
 
 
+@pytest.mark.nightly
 def test_with_nested_constraints_two_records_are_enough():
     rng, seen = np.random.default_rng(0), Counter()
     for _ in range(600):

@@ -158,6 +158,7 @@ def test_close_variances_near_one_and_other_noise_are_left_to_others(monkeypatch
     assert isinstance(choose_engine(laplaces), Halves)
 
 
+@pytest.mark.nightly
 def test_a_width_out_of_reach_is_widened_and_said() -> None:
     events = [DiscreteGaussian(factor.variance) for factor in incommensurable(1, 1.2, 5, 12)]
     guarantee = compose(*events, neighbours=Neighbours.UNBOUNDED)

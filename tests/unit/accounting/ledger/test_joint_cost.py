@@ -2,6 +2,8 @@
 
 from fractions import Fraction
 
+import pytest
+
 from tallyveil.accounting import (
     ZCDP,
     DiscreteGaussian,
@@ -51,6 +53,7 @@ def test_many_kinds_of_paths_are_composed():
     assert least_epsilon(found) == exact.upper < found["epsilon"]
 
 
+@pytest.mark.nightly
 def test_thousands_of_laws_are_composed():
     found = joint_cost(joint(kinds(75), DiscreteGaussian(50, 1, 2)), DELTA)
     exact = found["exact_epsilon"]

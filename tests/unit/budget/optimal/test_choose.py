@@ -126,6 +126,7 @@ def test_no_aim_that_is_spared_becomes_worse():
     assert spared.outcomes[1].ratio < 0.9
 
 
+@pytest.mark.nightly
 def test_the_epsilon_and_the_declared_rho_are_kept():
     def epsilon(strategy):
         return compose(strategy.event(), neighbours=strategy.neighbours).epsilon(DELTA).upper

@@ -110,6 +110,7 @@ def test_the_l2_law_is_drawn_through_the_tensor_basis() -> None:
     assert chisquare(np.append(seen, 4000 - seen.sum()), expected * 4000).pvalue > 1e-3
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("law", "name", "total_variation"),
     [
