@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.samples import few
 
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import (
@@ -18,7 +19,6 @@ from tallyveil.noise.laws import SMALLEST_PARAMETER
 from tallyveil.schema.counts import LARGEST_COUNT
 
 LEAST, MOST = float(SMALLEST_PARAMETER), 1e10
-SEEDS = range(30)
 
 
 def variance(rng):
@@ -106,9 +106,20 @@ def require_exact(problem, counts):
         assert ((found >= rows.lower) & (found <= rows.upper)).all()
 
 
-@pytest.mark.parametrize("total", [1, 10**4, 10**6, 10**8, 2**31, LARGEST_COUNT])
-def test_families_of_any_size_are_solved(total):
-    for seed in SEEDS:
+@pytest.mark.parametrize("seeds", few(1, [range(10), range(10, 30)]), ids=str)
+@pytest.mark.parametrize(
+    "total",
+    [
+        1,
+        pytest.param(10**4, marks=pytest.mark.nightly),
+        10**6,
+        pytest.param(10**8, marks=pytest.mark.nightly),
+        pytest.param(2**31, marks=pytest.mark.nightly),
+        LARGEST_COUNT,
+    ],
+)
+def test_families_of_any_size_are_solved(total, seeds):
+    for seed in seeds:
         problem = family(seed, total)
         solution = estimate_family(problem)
         assert solution.residual_persons <= 1e-4

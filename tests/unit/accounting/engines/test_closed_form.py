@@ -83,10 +83,8 @@ def test_the_theorem_point_by_point() -> None:
 def test_every_variance_scale_from_small_to_huge() -> None:
     for variance in (
         Fraction(4),
-        Fraction(100),
         Fraction(999),
         Fraction(1001),
-        Fraction(10**4),
         Fraction(10**6),
     ):
         factors = (GaussianLoss(variance, 1, 3),)

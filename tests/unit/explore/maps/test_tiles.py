@@ -148,7 +148,7 @@ def boxes_of_grid(n, side):
 
 
 def test_zooms_keep_tiles_small_and_shapes_sharp():
-    few, many = boxes_of_grid(10, 0.01), boxes_of_grid(600, 0.01)
+    few, many = boxes_of_grid(10, 0.01), boxes_of_grid(300, 0.01)
     assert zooms_of(few, 12) == Zooms(4, 12)
     zooms = zooms_of(many, sharpest(many))
     middles = np.floor((many[:, :2] + many[:, 2:]) / 2 * 2**zooms.least)
