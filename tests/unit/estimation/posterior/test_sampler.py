@@ -104,11 +104,11 @@ def distance(visits, problem, states, parameters):
 
 
 @pytest.mark.parametrize(
-    ("gaussian", "blocks"),
-    [(True, ["11111", "11112", "11211", "12111"]), (False, ["1111", "1112", "1121", "1211"])],
+    ("gaussian", "blocks", "sweeps"),
+    [(True, ["11111", "11112", "11211", "12111"], 6_000), (False, ["1111", "1112", "1121", "1211"], 3_000)],
     ids=["Gaussian, five geolevels", "Laplace"],
 )
-def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, monkeypatch):
+def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweeps, monkeypatch):
     monkeypatch.setattr(chain_module, "RARE", 0.3)  # of four cells, two are rare
     problem = problem_of(blocks, 3, gaussian=gaussian)
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
@@ -118,7 +118,7 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, monke
         block_class=np.array([2, 2, 3, 1]),  # the first two may exchange all their people
         common=replace(parameters.common, size_shape=1.3, empty_mean=0.4, empty_near=3.0),
     )
-    visits = visits_of(problem, states[0], states, 6_000, parameters)
+    visits = visits_of(problem, states[0], states, sweeps, parameters)
     assert len(states) == 816
     # A chain's visits are correlated, and a little further away than independent draws.
     assert distance(visits, problem, states, parameters) < 1.3
@@ -276,7 +276,7 @@ def test_limits_cut_the_law_and_nothing_else():
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     states = [x for x in states if ((x @ race <= upper) & (x @ race >= lower)).all()]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
-    visits = visits_of(problem, states[0], states, 6_000, parameters)
+    visits = visits_of(problem, states[0], states, 2_000, parameters)
     assert distance(visits, problem, states, parameters) < 2.0
 
 
@@ -293,11 +293,11 @@ def test_people_come_and_go_where_their_number_is_not_exact():
     chain.parameters = parameters
     rng = np.random.default_rng(5)
     visits = np.zeros(len(expected))
-    for _ in range(6_000):
+    for _ in range(2_000):
         chain.move(rng)
         if chain.counts().tobytes() in chain_states:
             visits[chain.counts().sum()] += 1
-    assert visits.sum() > 5_700  # few tables are larger than those enumerated
+    assert visits.sum() > 1_900  # few tables are larger than those enumerated
     assert np.abs(visits / visits.sum() - expected).max() < 0.025
 
 
@@ -392,8 +392,17 @@ def joint_draws(size, *, is_held, wrong=lambda parameters: parameters):
     return before, after
 
 
-@pytest.mark.parametrize("is_held", [False, True])
-@pytest.mark.parametrize("size", [400, pytest.param(20_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("size", "is_held"),
+    [
+        (100, False),
+        (400, True),
+        *(
+            pytest.param(size, held, marks=pytest.mark.nightly)
+            for size, held in ((400, False), (20_000, False), (20_000, True))
+        ),
+    ],
+)
 def test_parameters_and_counts_have_their_joint_law(size, is_held):
     assert largest_z(*joint_draws(size, is_held=is_held)) < 4.5
 

@@ -48,11 +48,16 @@ def test_truth_table(params, case, function):
         assert found == set(wanted.split())
 
 
+@pytest.fixture(scope="module")
+def read_once(tmp_path_factory):
+    """Iterations of a plan, read once for all examples."""
+    return read_iterations(toy.write_params(tmp_path_factory.mktemp("params")))
+
+
 @settings(max_examples=60)
 @given(st.data())
-def test_random_people_are_where_the_definition_puts_them(tmp_path_factory, data):
-    params = toy.write_params(tmp_path_factory.mktemp("params"))
-    files = read_iterations(params)
+def test_random_people_are_where_the_definition_puts_them(read_once, data):
+    files = read_once
     races = data.draw(st.lists(st.sampled_from(toy.RACES), min_size=1, max_size=8))
     span = data.draw(st.sampled_from(("9950", "5010", "5020")))
     for level in "12":
