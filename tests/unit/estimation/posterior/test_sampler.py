@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 from dataclasses import replace
 from itertools import product
 
@@ -304,8 +303,14 @@ def test_people_come_and_go_where_their_number_is_not_exact():
 def test_an_interruption_ends_with_the_sweep_that_runs(monkeypatch):
     problem = problem_of(["1111", "1112", "1121", "1211"], 160)
     start = np.full((4, 4), 10, np.int32)
-    run, sweeps_done = Chain.run, []
+    run, sweeps_done, stops = Chain.run, [], []
     monkeypatch.setattr(sampling, "LEARNING", 4)
+
+    def noted():
+        stops.append(threading.Event())
+        return stops[-1]
+
+    monkeypatch.setattr(sampling, "Event", noted)
 
     def interrupted(chain, sweeps):
         run(chain, sweeps)
@@ -313,7 +318,7 @@ def test_an_interruption_ends_with_the_sweep_that_runs(monkeypatch):
             sweeps_done.append(sweeps)
             if len(sweeps_done) == 2:
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-                time.sleep(1)  # the main thread stops the chains meanwhile
+                stops[-1].wait(60)  # until the main thread has stopped the chains
 
     monkeypatch.setattr(Chain, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
