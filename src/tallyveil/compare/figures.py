@@ -1,7 +1,7 @@
 """Figures of a comparison: accuracy against risk, a dot for each method, and the frontier."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -92,6 +92,8 @@ def risk_figure(
 ) -> Picture:
     """Draw risk against loss. Both axes begin at 0; the best place is the lower left corner.
 
+    Places of losses follow their square roots: most methods lie close together, far below the largest loss.
+
     Args:
         name: Short name, unique on the page.
         dots: The methods.
@@ -107,7 +109,11 @@ def risk_figure(
     largest = max([dot.loss for dot in dots], default=0) or 1.0
     highest = max([dot.high for dot in dots] + ([most] if most else []), default=0) or 1.0
     lowest = min([0.0, *(dot.low for dot in dots)])
-    x = Scale(0, 1.08 * largest, _LEFT, WIDTH - _RIGHT)
+    root = Scale(0, math.sqrt(1.08 * largest), _LEFT, WIDTH - _RIGHT)
+
+    def x(value: float) -> float:
+        return root(math.sqrt(value))
+
     y = Scale(lowest, 1.04 * highest, base - 6, top + 6)
     canvas = Canvas(base + _BOTTOM)
     legend.draw(canvas, (_LEFT + 5, 2))
@@ -115,9 +121,8 @@ def risk_figure(
     for value in _ticks(lowest, highest):
         canvas.line((_LEFT, y(value)), (WIDTH - _RIGHT, y(value)), LINE)
         canvas.text((_LEFT - 8, y(value)), f"{value:.10g}".replace("-", "−"), MUTED, anchor="end")
-    canvas.axis(
-        x, base, [(value, f"{value:.10g}") for value in _ticks(0, largest)], title=loss, grid_from=top
-    )
+    ticks = [(math.sqrt(value), f"{value:.10g}") for value in _root_ticks(x, largest)]
+    canvas.axis(root, base, ticks, title=f"{loss} (square-root scale)", grid_from=top)
     for level in (most, least):
         if level:  # a line at 0 is that of the axis
             canvas.line((_LEFT, y(level)), (WIDTH - _RIGHT, y(level)), MUTED, dashes="2 3")
@@ -138,7 +143,7 @@ def risk_figure(
         canvas.dots([(x(dot.loss), y(dot.risk))], key.colour, shape=key.shape or 0, radius=4.4)
     for dot, place in zip(dots, _label_places([(x(dot.loss), y(dot.risk)) for dot in dots]), strict=True):
         canvas.text(place, str(dot.number), size=SMALL + 1.5, bold=True)
-    named = ", ".join(f"{dot.number} {dot.name}" for dot in best)
+    named = "; ".join(f"{dot.number} {dot.name}" for dot in best)
     sentence = f"Not beaten in both: {named}." if best else "No method has both numbers."
     described = "; ".join(
         f"{dot.number} {dot.name}: loss {dot.loss:.3g}, risk {dot.risk:.3g}" for dot in dots
@@ -155,6 +160,19 @@ def _ticks(low: float, high: float) -> list[float]:
             break
     first = int(-(-low // step))
     return [round(number * step, 10) for number in range(first, int(high / step + 1e-9) + 1)]
+
+
+_APART: Final = 36.0
+"""Points between two labels of the horizontal axis: the width of the longest."""
+
+
+def _root_ticks(x: Callable[[float], float], high: float) -> list[float]:
+    """Round numbers from 0 to high whose places are far enough apart for labels."""
+    ticks = [0.0]
+    for value in (step * 10.0**power for power in range(-6, 12) for step in (1, 2, 5)):
+        if value <= high and x(value) - x(ticks[-1]) >= _APART:
+            ticks.append(value)
+    return ticks
 
 
 _NEAR: Final = 13.0

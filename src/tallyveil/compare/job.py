@@ -167,19 +167,20 @@ def _compared(
         if read_later is not None:
             after = replace(read_later.declassified(ledger), earlier=shared.counts)
     targets = Targets(shared, Draws(file.key), file.attacks.sensitive, file.attacks.people)
+    attacks = tuple(item for item in ATTACKS if file.questions or not isinstance(item, RepeatedQuestions))
     # What a killed run left there: releases that are made on the way have a public key, and true counts beside.
     remove(out / WORK)
     try:
         rooms = _Rooms(targets, plan, out / WORK, after)
         # One draw is enough to see whether an attack succeeds where it must.
-        controls = _results((Exact(name=EXACT), control), rooms, ATTACKS, 1, workers, progress)
+        controls = _results((Exact(name=EXACT), control), rooms, attacks, 1, workers, progress)
         power = {
             attack.name: tuple(attack.power(targets, control.findings) for control in controls)
-            for attack in ATTACKS
+            for attack in attacks
         }
         stated = control_budget(control, plan.budget_unit, controls[1].certificate)
         refused = refused_attacks(power, stated)
-        shown = tuple(attack for attack in ATTACKS if attack.name not in refused)
+        shown = tuple(attack for attack in attacks if attack.name not in refused)
         results = _results(file.methods, rooms, shown, file.draws, workers, progress)
     finally:
         remove(out / WORK)
@@ -401,6 +402,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "sensitive": comparison.file.attacks.sensitive,
         "people": comparison.file.attacks.people,
         "draws": comparison.file.draws,
+        "questions": comparison.file.questions,
         "power": {name: list(values) for name, values in comparison.power.items()},
         "control": comparison.control,
         "not_shown": dict(comparison.refused),

@@ -211,7 +211,7 @@ def group_query(shared: SharedInput, sensitive: str) -> QueryGroup | None:
 
 
 def _of_groups(shared: SharedInput, published: Published, sensitive: str) -> Iterator[Loss]:
-    """Indices over areas: dissimilarity, majorities, ranks and slopes of the groups of one attribute."""
+    """Indices over areas: dissimilarity, isolation, majorities, ranks and slopes of the groups of one attribute."""
     query = group_query(shared, sensitive)
     if query is None:
         return
@@ -233,6 +233,7 @@ def _of_groups(shared: SharedInput, published: Published, sensitive: str) -> Ite
             part = f"{labels[group]} and {labels[largest]}"
             pair = group, largest
             yield loss(part, "dissimilarity", _dissimilarity(counts, pair), _dissimilarity(true, pair))
+            yield loss(labels[group], "isolation", _isolation(counts, group), _isolation(true, group))
         yield loss(
             labels[largest],
             "areas whose majority is another",
@@ -258,6 +259,15 @@ def _dissimilarity(counts: Integers, pair: tuple[int, int]) -> float:
     if first.sum() == 0 or second.sum() == 0:
         return 0.0
     return float(0.5 * np.abs(first / first.sum() - second / second.sum()).sum())
+
+
+def _isolation(counts: Integers, group: int) -> float:
+    """Mean over the group of its share of the area where each lives: 1 if they live among themselves.
+
+    Source: Bell 1954; Massey and Denton 1988.
+    """
+    members = np.maximum(counts[:, group], 0).astype(np.float64)
+    return float(members @ _shares(np.maximum(counts, 0), group) / max(members.sum(), 1))
 
 
 def _majority(counts: Integers, group: int) -> Bools:

@@ -187,7 +187,8 @@ def write_comparison_page(out: Path, comparison: Comparison) -> Path:
         {
             "name": comparison.plan.name,
             "unit": comparison.shared.schema.unit,
-            "points": _points(comparison, columns),
+            "points": _points(comparison),
+            "least": [row for column in columns if (row := _least(column, comparison.results))],
             "figures": _figures(comparison),
             "headings": [column.title for column in columns],
             "rows": _rows(comparison, columns),
@@ -200,6 +201,7 @@ def write_comparison_page(out: Path, comparison: Comparison) -> Path:
             "control": comparison.control,
             "key": comparison.file.key,
             "draws": comparison.file.draws,
+            "questions": comparison.file.questions,
             "people": comparison.file.attacks.people,
             "sensitive": name_title(comparison.file.attacks.sensitive),
             "areas": [(name_title(areas.name), f"{areas.n_areas:,}") for areas in comparison.shared.areas],
@@ -212,15 +214,13 @@ def write_comparison_page(out: Path, comparison: Comparison) -> Path:
     )
 
 
-def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[SummaryPoint, ...]:
-    least = [text for column in columns if (text := _least(column, comparison.results))]
+def _points(comparison: Comparison) -> tuple[SummaryPoint, ...]:
     return (
         SummaryPoint(
             "What this page is",
             f"{len(comparison.results)} ways of publishing the same tables, with what users lose and what attackers "
             "gain by each. It is for those who may see the records.",
         ),
-        SummaryPoint("The least of each", "; ".join(least) + "."),
         SummaryPoint(
             "How to read it",
             "Two methods are compared fairly at the same loss, or at the same risk, never by one number alone. Which "
@@ -238,18 +238,16 @@ def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[Summary
     )
 
 
-def _least(column: _Column, results: Sequence[MethodResult]) -> str:
-    """Which method has the least of a column, in words; empty where none has a number."""
+def _least(column: _Column, results: Sequence[MethodResult]) -> tuple[str, str, str, str] | None:
+    """Which method has the least of a column, and how many are near it, in words; None where none has a number."""
     values = [(value, result) for result in results if (value := column.value(result)) is not None]
     if not values:
-        return ""
+        return None
     least = min(value for value, _ in values)
-    names = [result.method.name for value, result in values if value == least]
-    who = names[0] if len(names) == 1 else f"{len(names)} methods"
-    first = next(result for value, result in values if value == least)
-    near = sum(value > least and not column.is_apart(first, result) for value, result in values)
-    others = f"; {near} more within chance or a tenth of it" if near else ""
-    return f"{column.title}: {who} ({column.text(least)}{others})"
+    best = [result for value, result in values if value == least]
+    who = best[0].method.name if len(best) == 1 else f"{len(best)} methods"
+    near = sum(value > least and not column.is_apart(best[0], result) for value, result in values)
+    return column.title, column.text(least), who, f"{near}" if near else ABSENT
 
 
 def _figures(comparison: Comparison) -> list[dict[str, Any]]:

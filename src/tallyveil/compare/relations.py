@@ -4,7 +4,7 @@ All published counts are put into one long vector. A line says that one of its n
 hidden counts with known limits, interval arithmetic along the lines narrows the limits until nothing changes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.compare.inputs import SharedInput, TableName, answer_matrix
 from tallyveil.schema.query_group import QueryGroup
 
@@ -43,9 +43,16 @@ class Lines:
         """Number of lines."""
         return int(self.wholes.size)
 
+    def touching(self, counts: Bools) -> "Lines":
+        """The lines on which any of these counts stands."""
+        touched = counts[self.wholes] | (np.bincount(self.line, counts[self.parts], self.n_lines) > 0)
+        inside = touched[self.line]
+        number = np.cumsum(touched) - 1
+        return Lines(self.wholes[touched], self.parts[inside], number[self.line[inside]])
+
     def narrowed(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Limits of all counts after interval arithmetic; the arguments are not changed."""
-        return _narrowed(lambda: (self,), low, high)
+        return _narrowed((self,), low, high)
 
     def narrow(self, low: Floats, high: Floats) -> None:
         """Narrow limits once along each line, in place."""
@@ -62,12 +69,17 @@ class Lines:
         np.maximum.at(low, self.parts, least)
 
 
-def _narrowed(blocks: Callable[[], Iterable[Lines]], low: Floats, high: Floats) -> tuple[Floats, Floats]:
+def _narrowed(blocks: Iterable[Lines], low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Limits after interval arithmetic along all lines, block after block, until nothing changes."""
     low, high = low.copy(), high.copy()
-    for _ in range(ROUNDS):
+    parts: list[Lines] = []
+    for lines in blocks:
+        lines.narrow(low, high)
+        # Once it was looked at, a line of which every count is known says nothing more.
+        parts.append(lines.touching(low < high))
+    for _ in range(ROUNDS - 1):
         before = low.copy(), high.copy()
-        for lines in blocks():
+        for lines in parts:
             lines.narrow(low, high)
         # The limits themselves: beside NO_LIMIT, sums of floats do not show a change of one.
         if np.array_equal(low, before[0]) and np.array_equal(high, before[1]):
@@ -106,13 +118,10 @@ class TableCells:
 
     def narrowed(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Limits of all counts after interval arithmetic along all lines; the arguments are not changed."""
-        return _narrowed(self.blocks, low, high)
+        return _narrowed(self.blocks(), low, high)
 
     def blocks(self) -> Iterator[Lines]:
-        """All lines, those of one kind together.
-
-        They are made anew each time: of a State of 421,545 blocks all lines at once would take 1 GiB and more.
-        """
+        """All lines, those of one kind together; one kind after the other, because all take much memory."""
         shared = self.shared
         for level in range(1, shared.n_geolevels):
             yield from self._sums(
@@ -197,7 +206,7 @@ class Families:
         """The sums in the family."""
         width = int(self._starts[-1])
         n_children = self.children(parent).size
-        answers = np.arange(width)
+        answers, rows = np.arange(width), width * np.arange(n_children + 1)[:, None]
         wholes, parts, line = (
             [answers],
             [width + np.arange(n_children * width)],
@@ -207,11 +216,10 @@ class Families:
         for coarse, fine, inside in self._nested:
             used = np.flatnonzero(inside >= 0)
             size = self._queries[coarse].size
-            for row in range(n_children + 1):
-                wholes.append(row * width + self._starts[coarse] + np.arange(size))
-                parts.append(row * width + self._starts[fine] + used)
-                line.append(n_lines + inside[used])
-                n_lines += size
+            wholes.append((rows + self._starts[coarse] + np.arange(size)).ravel())
+            parts.append((rows + self._starts[fine] + used).ravel())
+            line.append((n_lines + size * np.arange(n_children + 1)[:, None] + inside[used]).ravel())
+            n_lines += size * (n_children + 1)
         return Lines(np.concatenate(wholes), np.concatenate(parts), np.concatenate(line))
 
     def price(self, counts: Integers) -> Floats:

@@ -112,6 +112,11 @@ class CompareFile(Table):
         description="Column of the records that names the contributor, for rules of suppression. Default: each record "
         "is one.",
     )
+    questions: bool = Field(
+        default=True,
+        description="Whether the offices answer questions about areas that users choose. If not, attack (c) is left "
+        "out.",
+    )
     draws: int = Field(
         default=5,
         ge=1,

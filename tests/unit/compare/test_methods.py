@@ -46,7 +46,7 @@ def test_exact_tables_lose_nothing(shared):
     plain = losses.filter(pl.col("truth").is_null() & pl.col("value").is_not_null())
     assert plain["value"].abs().max() == 0
     indices = losses.filter(pl.col("truth").is_not_null())
-    assert {"dissimilarity", "slope of shares on sizes"} <= set(indices["measure"])
+    assert {"dissimilarity", "isolation", "slope of shares on sizes"} <= set(indices["measure"])
     assert indices["value"].to_list() == indices["truth"].to_list()
 
 

@@ -357,6 +357,25 @@ def bits_of_coin(right: float) -> float:
     return 1.0 + right * float(np.log2(right)) + (wrong * float(np.log2(wrong)) if wrong > 0 else 0.0)
 
 
+def coin_findings(attack: str, source: str, right: float, tried: int, bound: float | None) -> list[Finding]:
+    """What guesses of fair coins gained: the share that was right, the advantage, and bits, with their intervals.
+
+    Args:
+        attack: Its name.
+        source: What the guesses are from, in words.
+        right: Number of right guesses; ties count half.
+        tried: Number of guesses; above 0.
+        bound: Of the advantage; None where there is none.
+    """
+    value, (low, high) = right / tried, interval(right, tried)
+    bits = [bits_of_coin(part) for part in (value, low, high)]
+    return [
+        Finding(attack, f"correct guesses {source}", value, low, high, tried, 0.5),
+        Finding(attack, f"advantage {source}", 2 * value - 1, 2 * low - 1, 2 * high - 1, tried, 0.0, bound),
+        Finding(attack, f"bits {source}", bits[0], bits[1], bits[2], tried, 0.0),
+    ]
+
+
 def area_above(shared: SharedInput, levels: int) -> Areas:
     """The geolevel so many levels above the finest, but not above the one below the root, which everybody knows."""
     return shared.areas[max(shared.n_geolevels - 1 - levels, min(1, shared.n_geolevels - 1))]

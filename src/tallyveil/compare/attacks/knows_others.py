@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from tallyveil.arrays import Bools, Floats
-from tallyveil.compare.attacks.attack import Attack, Finding, Pairs, Targets, bits_of_coin, interval
+from tallyveil.compare.attacks.attack import Attack, Finding, Pairs, Targets, coin_findings
 from tallyveil.compare.inputs import Areas, SharedInput
 from tallyveil.compare.published import Law, NoisyAnswers, Published
 from tallyveil.noise.key import derive_key
@@ -62,7 +62,7 @@ class KnowsOthers(Attack):
                 np.sum(by_areas, axis=0),
             ]
             best = max(choices, key=lambda score: _right(score[tuning], pairs.kept[tuning]))
-            findings += self._findings("from the tables", best[judging], pairs.kept[judging], bound)
+            findings += self._judged("from the tables", best[judging], pairs.kept[judging], bound)
         if published.noisy:
             key = targets.draws.bytes_of("noise of single trials")
             parts = [
@@ -70,24 +70,13 @@ class KnowsOthers(Attack):
                 for number, noisy in enumerate(published.noisy)
             ]
             score = np.sum(parts, axis=0)
-            findings += self._findings("from the noisy answers", score[judging], pairs.kept[judging], bound)
+            findings += self._judged("from the noisy answers", score[judging], pairs.kept[judging], bound)
         return findings
 
-    def _findings(self, source: str, score: Floats, kept: Bools, bound: float | None) -> list[Finding]:
-        tried = score.size
-        if not tried:  # of one person nobody is left to judge the tuned attack by
+    def _judged(self, source: str, score: Floats, kept: Bools, bound: float | None) -> list[Finding]:
+        if not score.size:  # of one person nobody is left to judge the tuned attack by
             return []
-        right = _right(score, kept)
-        low, high = interval(right, tried)
-        value = right / tried
-        bits = [bits_of_coin(part) for part in (value, low, high)]
-        return [
-            Finding(self.name, f"correct guesses {source}", value, low, high, tried, 0.5),
-            Finding(
-                self.name, f"advantage {source}", 2 * value - 1, 2 * low - 1, 2 * high - 1, tried, 0.0, bound
-            ),
-            Finding(self.name, f"bits {source}", bits[0], bits[1], bits[2], tried, 0.0),
-        ]
+        return coin_findings(self.name, source, _right(score, kept), score.size, bound)
 
 
 def _right(score: Floats, kept: Bools) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.stats import nbinom, poisson
 
 from tallyveil.arrays import Bools, Floats, Integers
-from tallyveil.compare.attacks.attack import Attack, Finding, Targets, interval
+from tallyveil.compare.attacks.attack import Attack, Finding, Targets, coin_findings, interval
 from tallyveil.compare.losses import group_query
 from tallyveil.compare.published import FALSE_ALARMS, Certificate, Law, Published, PublishedTable
 from tallyveil.schema.query_group import QueryGroup
@@ -125,22 +125,10 @@ class Membership(Attack):
                     best, most = score, right
         threshold = _best_threshold(best[tuning], present[tuning])
         right = _right(best[judging], present[judging], threshold)
-        tried = int(judging.sum())
-        low, high = interval(right, tried)
         certificate = tossed.certificate
         bound = None if certificate is None else certificate.advantage
         return [
-            Finding(self.name, f"correct guesses {source}", right / tried, low, high, tried, 0.5),
-            Finding(
-                self.name,
-                f"{self.headline} {source}",
-                2 * right / tried - 1,
-                2 * low - 1,
-                2 * high - 1,
-                tried,
-                0.0,
-                bound,
-            ),
+            *coin_findings(self.name, source, right, int(judging.sum()), bound),
             self._caught(source, best[tuning & ~present], best[judging & present], certificate),
         ]
 

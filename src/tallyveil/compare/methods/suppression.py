@@ -117,7 +117,7 @@ class Suppression(Method):
         """Hide further counts, and say what was done."""
         began = time.monotonic()
         cost = bound = 0.0
-        programs = limited = 0
+        programs = limited = late = 0
         before = sum(int(part.sum()) for part in hidden.values())
         proved: dict[tuple[int, int], bool] = {}
         solved: dict[tuple[int, int], Bools] = {}
@@ -134,17 +134,20 @@ class Suppression(Method):
                     if not flags.any() or (place in solved and np.array_equal(solved[place], flags)):
                         continue
                     counts = family.gathered(shared.truth, parent)
+                    left = began + 60 * self.minutes - time.monotonic()
                     pattern = least_pattern(
                         counts,
                         family.lines(parent),
                         flags,
                         family.price(counts),
+                        # What did not follow beside fewer hidden counts does not follow beside more.
+                        safe=solved[place] if proved.get(place) else np.zeros_like(flags),
                         least=1,
-                        seconds=max(0.0, min(self.seconds, began + 60 * self.minutes - time.monotonic())),
+                        seconds=max(0.0, min(self.seconds, left)),
                     )
                     family.scatter(pattern.hidden, hidden, parent)
-                    programs += 1
-                    limited += pattern.limited
+                    programs, limited = programs + (left > 0), limited + (left > 0 and pattern.limited)
+                    late += left <= 0
                     changed = True
                     solved[place], proved[place] = pattern.hidden, pattern.proved
                     cost, bound = cost + pattern.cost, bound + min(pattern.bound, pattern.cost)
@@ -155,7 +158,8 @@ class Suppression(Method):
             f"{further:,} further counts are hidden by {programs:,} integer programs, together within {gap:.1f} % of "
             f"their proved least costs, in {time.monotonic() - began:.0f} s. {limited:,} of them ended at a time "
             "limit, where another machine may hide other counts. "
-            f"In {sum(proved.values()):,} of {len(proved):,} families with hidden counts the audit proves that no "
+            + (f"{late:,} families had no time left, and hide all that they may. " if late else "")
+            + f"In {sum(proved.values()):,} of {len(proved):,} families with hidden counts the audit proves that no "
             "hidden count follows from what is shown of the family. All families together are looked at by interval "
             "arithmetic alone, and areas off the spine are not; attack (f) does both."
         )
@@ -173,12 +177,12 @@ def _hide_beside(shared: SharedInput, hidden: dict[TableName, Bools]) -> bool:
     low, high = cells.narrowed(np.where(flags, 1.0, counts), np.where(flags, NO_LIMIT, counts))
     known = flags & (low == high)
     further = np.zeros_like(flags)
-    for lines in cells.blocks():
+    for block in cells.blocks():
+        lines = block.touching(known)
         member = np.concatenate([lines.parts, lines.wholes])
         line = np.concatenate([lines.line, np.arange(lines.n_lines)])
-        touched = np.isin(line, np.unique(line[known[member]]))
         # Only counts above zero that are shown can be hidden; the smallest of each line comes first.
-        able = touched & ~flags[member] & (counts[member] > 0)
+        able = ~flags[member] & (counts[member] > 0)
         order = np.lexsort((counts[member][able], line[able]))
         first = np.unique(line[able][order], return_index=True)[1]
         further[member[able][order][first]] = True
