@@ -261,7 +261,8 @@ kind = "rounding"
 name = "=1+1"
 base = 10
 """
-    compared = FILE.partition("[[methods]]")[0].replace('key = "', 'later = "next.toml"\nkey = "') + methods
+    settings = 'later = "next.toml"\nquestions = false\nkey = "'
+    compared = FILE.partition("[[methods]]")[0].replace('key = "', settings) + methods
     (folder / "years.toml").write_text(compared)
     command("compare", folder / "years.toml", "--out", folder / "years", FLAG, "--quiet")
     losses = pl.read_parquet(folder / "years" / "losses.parquet")
@@ -269,6 +270,11 @@ base = 10
     # Exact tables have exact changes; small ones vanish or grow where counts are rounded.
     assert set(wrong["method"]) == {"=1+1"}
     assert wrong.filter(pl.col("measure").str.starts_with("mean absolute error")).height
+    # Nobody is asked about areas that users choose.
+    attacks = set(pl.read_parquet(folder / "years" / "attacks.parquet")["attack"])
+    assert "knows everybody else" in attacks
+    assert "repeated questions" not in attacks
+    assert "repeated questions, is left out" in (folder / "years" / "comparison.html").read_text()
     # A spreadsheet takes no name for a formula.
     assert {row[:2] for row in (folder / "years" / "losses.csv").read_text().splitlines()} == {
         "me",

@@ -79,6 +79,8 @@ def test_membership_is_told_from_exact_tables_and_less_from_changed_ones(many):
         for method in (Exact(name="exact"), Nothing(name="x"), KEY)
     )
     assert exact.low > Membership.must
+    bits = found(Membership(), KEY, many)["bits from the tables"]
+    assert 0 < bits.low < bits.value < bits.high < 1
     assert abs(nothing.value) < 0.15
     assert nothing.value < keys.value < exact.value
 
