@@ -26,7 +26,7 @@ def release(make_small_inputs, tmp_path_factory):
 def with_few_sweeps(patch):
     """Chains of an eighth of the sweeps, whose draws are taken whether they agree or not."""
     for name, value in (
-        *(("LEARNING", 8), ("FAR_SWEEPS", 2), ("ROWS", 2), ("MOST_ROWS", 4), ("FIRST_SWEEPS", 80)),
+        *(("LEARNING", 8), ("FAR_SWEEPS", 2), ("FIRST_SEGMENT", 8)),
         *(("MOST_REDUCTION", 1e9), ("LEAST_SIZE", 0.0), ("MOST_AT_SMALL", 1e9)),
     ):
         patch.setattr(sampling, name, value)

@@ -244,13 +244,15 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
     """The manifest in a folder, whether or not the key of the run is gone; takes what `read_manifest` does.
 
     Raises:
-        StoreError: the folder holds no finished release or one of another kind, or the manifest is damaged: it is no
-            JSON object, lacks what its kind holds, or is not the one that it gives the digest of.
+        StoreError: the folder holds no finished release, an unfinished one without a manifest, or one of another kind,
+            or the manifest is damaged: it is no JSON object, lacks what its kind holds, or is not the one that it gives
+            the digest of.
     """
     wanted = kinds or tuple(ReleaseKind)
     path = root / MANIFEST
     # What the folder holds instead is said, because usually another folder was meant.
     if not path.is_file():
+        refuse_unfinished(root)
         raise StoreError(_no_manifest(root, wanted), code="no-release")
     manifest = parsed_manifest(root, read_json_object(path, RESTORE))
     if manifest.kind is ReleaseKind.MEASUREMENTS and manifest.kind not in wanted:
