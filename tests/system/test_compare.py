@@ -33,6 +33,7 @@ within = "Street"
 FILE = """
 release = "release.toml"
 key = "system test"
+note = "Made-up people."
 draws = 1
 tables = ["total", "age", "age*home"]
 
@@ -89,6 +90,19 @@ def test_every_method_has_its_numbers(compared):
     assert set(bounded["method"]) == {"TopDown", "a release"}
     # No attack beats a theorem by more than chance explains.
     assert (bounded["low"] <= bounded["bound"]).all()
+
+
+def test_the_page_says_what_its_numbers_are_about(compared):
+    page = (compared / "comparison.html").read_text()
+    assert "Made-up people." in page
+    assert page.count("for one record that changes its value") >= 2
+    # Nothing random, so that no bound can exist; and nobody who is rare here, said with the number of all people.
+    assert "None below 1 exists" in page
+    people = pl.read_parquet(compared.parent / "people.parquet")["count"].sum()
+    at_risk = json.loads((compared / "comparison.json").read_text())["at_risk"]
+    for name, number in at_risk.items():
+        assert name in page
+        assert f"{number:,} of {people:,} people are such" in page
 
 
 def test_everything_is_marked(compared):

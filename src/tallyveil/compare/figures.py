@@ -10,6 +10,7 @@ from tallyveil.report.svg import (
     COLOURS,
     LINE,
     MUTED,
+    PAPER,
     SMALL,
     WIDTH,
     Canvas,
@@ -49,6 +50,7 @@ class Dot:
         risk: What the attacker gains, further up is worse.
         low, high: Ends of the interval of the risk.
         bound: A proved bound of the risk; None where there is none.
+        is_ranked: Whether the broken line may have it. Other dots are hollow.
     """
 
     number: int
@@ -59,6 +61,7 @@ class Dot:
     low: float
     high: float
     bound: float | None = None
+    is_ranked: bool = True
 
 
 def keys_of(families: Sequence[str]) -> Mapping[str, Key]:
@@ -73,9 +76,9 @@ def keys_of(families: Sequence[str]) -> Mapping[str, Key]:
 
 
 def frontier(dots: Sequence[Dot]) -> list[Dot]:
-    """Methods that no other method beats in both at once, from the most exact on."""
+    """Ranked methods that no other such method beats in both at once, from the most exact on."""
     best: list[Dot] = []
-    for dot in sorted(dots, key=lambda dot: (dot.loss, dot.risk)):
+    for dot in sorted((dot for dot in dots if dot.is_ranked), key=lambda dot: (dot.loss, dot.risk)):
         if not best or dot.risk < best[-1].risk:
             best.append(dot)
     return best
@@ -140,7 +143,10 @@ def risk_figure(
             )
     for dot in dots:
         key = keys[dot.family]
-        canvas.dots([(x(dot.loss), y(dot.risk))], key.colour, shape=key.shape or 0, radius=4.4)
+        place = x(dot.loss), y(dot.risk)
+        canvas.dots([place], key.colour, shape=key.shape or 0, radius=4.4)
+        if not dot.is_ranked:
+            canvas.dots([place], PAPER, shape=key.shape or 0, radius=2.6)
     for dot, place in zip(dots, _label_places([(x(dot.loss), y(dot.risk)) for dot in dots]), strict=True):
         canvas.text(place, str(dot.number), size=SMALL + 1.5, bold=True)
     named = "; ".join(f"{dot.number} {dot.name}" for dot in best)

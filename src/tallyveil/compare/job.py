@@ -191,6 +191,9 @@ def _compared(
         results=tuple(results),
         power=power,
         control=stated,
+        at_risk={
+            attack.name: number for attack in shown if (number := attack.number_at_risk(targets)) is not None
+        },
         shown_attacks=shown,
         refused=refused,
         seconds=time.process_time() - began,
@@ -405,6 +408,8 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "questions": comparison.file.questions,
         "power": {name: list(values) for name, values in comparison.power.items()},
         "control": comparison.control,
+        "at_risk": dict(comparison.at_risk),
+        "note": comparison.file.note,
         "not_shown": dict(comparison.refused),
         "methods": [
             {

@@ -93,10 +93,20 @@ class Questions(Protocol):
 FALSE_ALARMS: Final = 0.01
 """Rate of false alarms at which power is stated, the usual one for attacks on membership."""
 
+EMPTY: Final = 0.9995
+"""A bound above this is written as 1 by three digits, and lets the attacker be right nearly always."""
+
+
+def is_empty(bound: float) -> bool:
+    """Whether a bound on an advantage or on a share says practically nothing."""
+    return bound > EMPTY
+
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """A proved bound on what anybody can learn.
+
+    Beside what is exact it speaks of two data sets that agree on that.
 
     Attributes:
         advantage: The most by which knowing everybody else and the answers raises the chance of telling two records
@@ -104,14 +114,24 @@ class Certificate:
             its value.
         power: The most by which a record that is there is noticed where at most `FALSE_ALARMS` of those that are not
             are taken for it; rounded up. None in the same case.
-        epsilon: At the delta of the release, rounded up, with both numbers in words.
+        epsilon: What is proved, in words: at the delta of the release, rounded up, and for which two data sets.
         invariants: What is published exactly, outside the bound.
+        advantage_of_places: The most for telling which of two records lives where, rounded up; None where the bound is
+            about a record that changes its value.
     """
 
     advantage: float | None
     power: float | None
     epsilon: str
     invariants: tuple[str, ...]
+    advantage_of_places: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says practically nothing."""
+        return any(
+            is_empty(value) for value in (self.advantage, self.advantage_of_places) if value is not None
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -99,6 +99,9 @@ class CompareFile(Table):
         "the same methods, so that changes can be compared.",
     )
     key: Name = Field(description="Text from which all random numbers follow.")
+    note: Name | None = Field(
+        default=None, description="What readers of the page must know of the records and the settings."
+    )
     tables: list[Name] | None = Field(
         default=None, min_length=1, description="Queries. Default: the tables of the release file."
     )

@@ -151,8 +151,8 @@ class SparesTheRare(Swapping):
     def swapped(self, shared, generator):
         alone = shared.counts == 1
         common = replace(shared, counts=np.where(alone, 0, shared.counts))
-        counts, moved = super().swapped(common, generator)
-        return counts + alone, moved
+        counts, moved, share = super().swapped(common, generator)
+        return counts + alone, moved, share
 
 
 def swaps(kind, rate="1/2"):
@@ -171,7 +171,7 @@ def test_swapping_that_spares_the_rare_is_found(targets):
 
 def test_swapping_keeps_what_is_matched(targets):
     shared = targets.shared
-    counts, moved = swaps(Swapping).swapped(shared, np.random.default_rng(1))
+    counts, moved, _ = swaps(Swapping).swapped(shared, np.random.default_rng(1))
     assert moved > 0.2 * counts.sum()
     assert np.array_equal(counts.sum(axis=0), shared.counts.sum(axis=0))
     ages = [table.reshape(-1, 2, 4).sum(axis=2) for table in (counts, shared.counts)]
@@ -185,7 +185,7 @@ def test_households_are_swapped_whole():
     place = np.arange(geounits.size) - np.searchsorted(geounits, geounits)
     household = np.unique(np.stack([geounits, place // 2]), axis=1, return_inverse=True)[1].ravel()
     with_households = replace(shared, household=household)
-    counts, moved = swaps(Swapping).swapped(with_households, np.random.default_rng(1))
+    counts, moved, _ = swaps(Swapping).swapped(with_households, np.random.default_rng(1))
     assert moved
     # Partners have the same size, so blocks keep their numbers of people.
     assert np.array_equal(counts.sum(axis=1), shared.counts.sum(axis=1))

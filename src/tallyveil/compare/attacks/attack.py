@@ -141,7 +141,7 @@ class Targets:
         # Were more than a part of a small input changed, records that are rare would be so no longer.
         most = min(self.people, max(int(ends[-1]) // MOVED, min(FEWEST_MOVED, int(ends[-1]))))
         anybody = generator.choice(int(ends[-1]), most, replace=False)
-        seldom = np.flatnonzero(np.repeat(self._rare_cells.ravel(), counts.ravel()))
+        seldom = np.flatnonzero(np.repeat(self.rare_cells.ravel(), counts.ravel()))
         seldom = generator.permutation(np.setdiff1d(seldom, anybody))[: most // 2]
         person = np.sort(np.concatenate([anybody, seldom]))
         geounits, cells = np.divmod(np.searchsorted(ends, person, side="right"), counts.shape[1])
@@ -162,11 +162,11 @@ class Targets:
         unsound = (other == n_levels) | (weights[np.arange(other.size), np.minimum(other, n_levels - 1)] == 0)
         other = np.where(unsound, weights.argmax(axis=1), other)
         kept = generator.integers(2, size=levels.size).astype(np.bool_)
-        rare, drawn_evenly = self._rare_cells[geounits, cells], ~np.isin(person, seldom)
+        rare, drawn_evenly = self.rare_cells[geounits, cells], ~np.isin(person, seldom)
         return Pairs(person, geounits, cells, self.cells[classes, other], kept, rare, drawn_evenly)
 
     @cached_property
-    def _rare_cells(self) -> Bools:
+    def rare_cells(self) -> Bools:
         """Where a record is rare: nobody else has it, and fewer than `RARE` others with it are expected from around."""
         shared = self.shared
         above = shared.areas[max(shared.n_geolevels - 2, 0)]
@@ -247,7 +247,8 @@ class Attack:
         letter: By which the page refers to it.
         who: The attacker and what he knows, in sentences.
         prior: What he would guess without the tables.
-        bounded: Which bound applies, in a sentence.
+        bounded: Which bound applies, in sentences.
+        limits: How to read its numbers, and what a stronger attacker would use, in sentences.
         headline: The measure that the page shows in figures.
     """
 
@@ -256,6 +257,7 @@ class Attack:
     who: ClassVar[str]
     prior: ClassVar[str]
     bounded: ClassVar[str]
+    limits: ClassVar[str]
     headline: ClassVar[str]
     must: ClassVar[float]
     """Least value of the headline on exact tables; an attack below it is not shown."""
@@ -271,6 +273,10 @@ class Attack:
                 taken from the publication that is not attacked: nobody knows the errors of the very tables that he has.
                 None where a method cannot publish again; attacks that need it then find nothing.
         """
+
+    def number_at_risk(self, targets: Targets) -> int | None:
+        """Number of people in the whole input whom the attack is about; None where it is not about certain people."""
+        return None
 
     def power(self, targets: Targets, findings: Sequence[Finding]) -> float | None:
         """The headline on tables on which the attack must succeed; its findings there are given.

@@ -27,7 +27,13 @@ class HiddenCounts(Attack):
     )
     prior: ClassVar[str] = "none of the hidden counts is known"
     bounded: ClassVar[str] = (
-        "An audit can prove that a hidden count does not follow from some tables; see the method."
+        "Where a method was audited, this proves that hidden counts do not follow exactly from some tables; see the "
+        "method."
+    )
+    limits: ClassVar[str] = (
+        "He narrows limits along one sum after the other; integer programs over all tables might find more. Changed "
+        "counts are not attacked so, although the multiples of rounding and the largest change of cell keys set limits "
+        "too."
     )
     headline: ClassVar[str] = "hidden counts found exactly"
     must: ClassVar[float] = 0.99

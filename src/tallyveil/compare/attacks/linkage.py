@@ -31,19 +31,28 @@ class Linkage(Attack):
         "value in 20 are wrong, and the records that attack (d) rebuilt."
     )
     prior: ClassVar[str] = "the commonest level around, which is never right for these people"
-    bounded: ClassVar[str] = "None is known for shares of people; the bound of (a) holds for each of them."
+    bounded: ClassVar[str] = (
+        "As for (d): none for a share of people; for one person 1 − β(κ), which is not computed here."
+    )
+    limits: ClassVar[str] = (
+        "His records are those of (d), with all that (d) leaves out. Read how many of the rare are confirmed beside "
+        "how many of his surprising names are right, and how many of all people he confirms beside the share that "
+        "needs no tables."
+    )
     headline: ClassVar[str] = "rare people confirmed"
     must: ClassVar[float] = 0.7
+
+    def number_at_risk(self, targets: Targets) -> int:
+        """As in `Attack`."""
+        return int(_rare(targets).sum())
 
     def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
         shared = targets.shared
         if shared.schema.size > CELLS_TOGETHER:
             return [Finding(self.name, self.headline, None, None, None, 0)]
-        # Where somebody is alone of a kind and not of the commonest level: elsewhere there is nobody to be found out.
-        single = targets.by_class.sum(axis=2) == 1
-        unusual = targets.by_class.argmax(axis=2) != targets.background.argmax(axis=2)
-        geounits = chosen_geounits(targets, (single & unusual).any(axis=1))
+        # Elsewhere there is nobody to be found out.
+        geounits = chosen_geounits(targets, np.asarray(_rare(targets).any(axis=1)))
         if not geounits.size:
             return [Finding(self.name, self.headline, None, None, None, 0)]
         generator = targets.draws.generator("linkage")
@@ -85,6 +94,12 @@ class Linkage(Attack):
                 ),
             ]
         return findings
+
+
+def _rare(targets: Targets) -> Bools:
+    """Where somebody is alone of a kind and not of the commonest level around; shape (n_finest, n_classes)."""
+    single = targets.by_class.sum(axis=2) == 1
+    return np.asarray(single & (targets.by_class.argmax(axis=2) != targets.background.argmax(axis=2)))
 
 
 def linked(records: Integers, ties: Floats, places: Integers, known: Integers) -> tuple[Bools, Integers]:

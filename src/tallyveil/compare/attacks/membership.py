@@ -1,9 +1,9 @@
-"""Attack (g): whether a record is in the data, by somebody who does not know the others.
+"""Attack (g): whether a rare record is in the data, by somebody who does not know the others.
 
 The attacker knows a record, with its finest geounit, and asks whether the data have it. A coin decided: half of these
-people have another record instead (`Targets.tossed`). The people who are asked about are those who are most at risk:
-alone with their record in the geounit, where it is rare around. Where many have the same, one more or less shows
-nothing, and nobody would ask.
+people have another record in the same geounit instead (`Targets.tossed`), so that nobody comes or goes. The people who
+are asked about are those who are most at risk: alone with their record in the geounit, where it is rare around. Where
+many have the same, one more or less shows nothing, and nobody would ask.
 
 *Score.* Let y be what was published of the record's cell, and x the number of others in it. Beforehand the mean of x
 is the number of people in the geounit times the share of the cell in the geounit above, both as published. The score is
@@ -48,22 +48,30 @@ be counted twice."""
 
 
 class Membership(Attack):
-    """Who wants to know whether a record is in the data."""
+    """Who wants to know whether a rare record is in the data."""
 
-    name: ClassVar[str] = "membership"
+    name: ClassVar[str] = "presence of a rare record"
     letter: ClassVar[str] = "g"
     who: ClassVar[str] = (
         "Knows a whole record with its finest geounit, which is rare around there and which nobody else has there. A "
-        "fair coin decided whether it is in the data. Uses the likelihood ratio, tuned to the method and to how people "
-        "live."
+        "fair coin decided whether the person has this record or one that differs in one attribute. Uses the "
+        "likelihood ratio, tuned to the method and to how people live."
     )
     prior: ClassVar[str] = "an even chance"
     bounded: ClassVar[str] = (
         "TopDown, SafeTab and sampling: the bound of (a), which is about a stronger attacker, and one of the share "
-        "that is caught."
+        "that is caught. No bound here is about whether a person is counted at all where a total is exact."
+    )
+    limits: ClassVar[str] = (
+        "Whether somebody is counted at all is not asked: the person is in the data either way. Of noisy answers he "
+        "uses those of one query in the geounit; who uses all of them finds more."
     )
     headline: ClassVar[str] = "advantage"
     must: ClassVar[float] = 0.8
+
+    def number_at_risk(self, targets: Targets) -> int:
+        """As in `Attack`."""
+        return int(targets.rare_cells.sum())
 
     def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""

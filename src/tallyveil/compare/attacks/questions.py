@@ -35,6 +35,11 @@ class RepeatedQuestions(Attack):
     )
     prior: ClassVar[str] = "always answering 0"
     bounded: ClassVar[str] = "TopDown: questions cost nothing more, for all are answered from one release."
+    limits: ClassVar[str] = (
+        "He takes the mean of what is answered, to the nearest whole number, and does not use the law of the changes. "
+        "Noisy answers that a release publishes beside its tables are not used. An office that refuses some questions "
+        "is safer than shown."
+    )
     headline: ClassVar[str] = "counts found exactly after 200"
     must: ClassVar[float] = 0.99
 

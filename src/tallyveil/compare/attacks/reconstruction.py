@@ -31,11 +31,22 @@ class Reconstruction(Attack):
     name: ClassVar[str] = "records rebuilt"
     letter: ClassVar[str] = "d"
     who: ClassVar[str] = (
-        "Anybody who reads the tables of a finest geounit: an integer program finds the likeliest file of records that "
-        "fits them best. Where noisy answers are published, the likeliest file for these is found as well."
+        "Anybody who reads the tables of a finest geounit. Where its detailed table agrees with the others, its "
+        "records are read off; else an integer program finds the likeliest file of records that fits best. Where noisy "
+        "answers are published, the likeliest file for these is found as well."
     )
     prior: ClassVar[str] = "the likeliest file of as many records as the geounit truly has"
-    bounded: ClassVar[str] = "None is known for shares of records."
+    bounded: ClassVar[str] = (
+        "None for a share of the records, which follows from how common records are as well. For one person there is "
+        "one: who would guess right with probability κ before, whatever he knows of others, guesses right with at most "
+        "1 − β(κ), where β is the trade-off function of the release (Balle, Cherubin and Hayes 2022; Hayes, "
+        "Mahloujifar and Balle 2023). It is not computed here, because κ is another for each person."
+    )
+    limits: ClassVar[str] = (
+        "He reads one geounit by itself, and does not use the law of the changes: that a rounded count is an interval, "
+        "or how likely each change is. Of noisy answers he uses one query. Who uses all of them, and the areas above, "
+        "finds more."
+    )
     headline: ClassVar[str] = "share of records rebuilt"
     must: ClassVar[float] = 0.9
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from tallyveil.arrays import Floats, IntegerRows
 from tallyveil.compare.inputs import PublicInput
 from tallyveil.compare.methods.keyed import Perturbation, publish_with_keys, record_keys
-from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.method import SMALL_DELTA, Method, Office
 from tallyveil.compare.published import Published
 from tallyveil.declared import Exact
 from tallyveil.errors import ConfigError, StoreError
@@ -47,6 +47,7 @@ class CellKey(Method):
         "Errors of single counts are small and do not grow with the count, empty cells stay empty, and a table that is "
         "asked for twice is the same twice."
     )
+    unbounded: ClassVar[str] = SMALL_DELTA
 
     kind: Literal["cell_key"] = "cell_key"
     table: InputPath | None = Field(

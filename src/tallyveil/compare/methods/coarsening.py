@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from tallyveil.compare.inputs import PublicInput, TableName
-from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.method import CERTAIN, Method, Office
 from tallyveil.compare.published import ExactLaw, Published, PublishedTable, observed_law
 from tallyveil.declared import Name
 from tallyveil.errors import ConfigError
@@ -27,6 +27,7 @@ class Coarsening(Method):
     strength: ClassVar[str] = (
         "What is published is exact and adds up, and everybody understands what is missing."
     )
+    unbounded: ClassVar[str] = CERTAIN
     random: ClassVar[bool] = False
     shows_exact: ClassVar[bool] = True
 

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from tallyveil.arrays import Integers
 from tallyveil.compare.inputs import TableName
-from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.method import CERTAIN, Method, Office
 from tallyveil.compare.published import Published, PublishedTable, SummedQuestions, observed_law
 from tallyveil.compare.relations import Families, Lines
 from tallyveil.errors import SolverError
@@ -40,12 +40,13 @@ class ControlledRounding(Method):
     family: ClassVar[str] = "rounding"
     literature: ClassVar[str] = "Cox 1987; Salazar-Gonzalez 2006; Hundepool et al. 2012, chapter 5"
     cannot: ClassVar[str] = (
-        "It has no bound: a rounded count excludes all but a few true ones. Sums over many small areas, such as those "
+        "A rounded count excludes all but a few true ones. Sums over many small areas, such as those "
         "of entities, can be far off."
     )
     strength: ClassVar[str] = (
         "Tables add up, errors of areas on the spine stay below the base, and multiples are exact."
     )
+    unbounded: ClassVar[str] = CERTAIN
     random: ClassVar[bool] = False
 
     kind: Literal["controlled_rounding"] = "controlled_rounding"

@@ -37,6 +37,7 @@ class ReleaseFolder(Method):
     literature: ClassVar[str] = "Abowd et al. 2022"
     cannot: ClassVar[str] = "As TopDown; its folder says what it promises."
     strength: ClassVar[str] = "As TopDown."
+    unbounded: ClassVar[str] = "None is stated."
     random: ClassVar[bool] = False
     repeatable: ClassVar[bool] = False
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.method import CERTAIN, Method, Office
 from tallyveil.compare.published import ExactLaw, Published, PublishedTable, SummedQuestions
 
 
@@ -13,6 +13,7 @@ class Exact(Method):
     literature: ClassVar[str] = ""
     cannot: ClassVar[str] = "It protects nobody."
     strength: ClassVar[str] = "Everything is exact."
+    unbounded: ClassVar[str] = CERTAIN
     random: ClassVar[bool] = False
 
     shows_exact: ClassVar[bool] = True

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -38,6 +38,16 @@ class Office:
     work: Path
 
 
+CERTAIN: Final = "None below 1 exists: for some data, one changed record is seen with certainty."
+"""Of methods that change nothing at random, or leave some tables exact."""
+
+SMALL_DELTA: Final = (
+    "No finite epsilon with a small delta exists: empty cells stay empty, so that for some data one record is seen "
+    "with a probability that is not small."
+)
+"""Of methods that change at random all counts but 0."""
+
+
 class Method(Table):
     """[[methods]]: one method with its settings.
 
@@ -46,6 +56,7 @@ class Method(Table):
         literature: Where it is described.
         cannot: What the method cannot promise, in a sentence.
         strength: What it does better than others, in a sentence.
+        unbounded: Why no bound is proved of it, in a sentence, for the runs in which none is.
         random: Whether another draw gives other tables.
         repeatable: Whether it can publish the input once more with a few records changed, as some attacks need.
         shows_exact: Whether every count that it shows is the true one.
@@ -55,6 +66,7 @@ class Method(Table):
     literature: ClassVar[str]
     cannot: ClassVar[str]
     strength: ClassVar[str]
+    unbounded: ClassVar[str] = "None is known."
     random: ClassVar[bool] = True
     repeatable: ClassVar[bool] = True
     shows_exact: ClassVar[bool] = False
@@ -88,6 +100,11 @@ class Method(Table):
         Raises:
             ConfigError, StoreError: a table of the settings cannot be read.
         """
+        return None
+
+    @property
+    def unranked(self) -> str | None:
+        """Why it is shown and left out of all comparisons of methods, in a sentence; None for all others."""
         return None
 
     @property

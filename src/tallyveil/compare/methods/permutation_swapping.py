@@ -52,7 +52,7 @@ from tallyveil.compare.methods.households import (
     households_of,
     what_stays,
 )
-from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.method import CERTAIN, Method, Office
 from tallyveil.compare.published import (
     Certificate,
     Published,
@@ -81,9 +81,9 @@ class PermutationSwapping(Method):
         "them. Its bound says little where strata are large or few households are chosen."
     )
     strength: ClassVar[str] = (
-        "Its bound holds for every attacker beside what stays exact, its rate can be public, tables add up, and every "
-        "published record is one that exists."
+        "Its rate can be public, tables add up, and every published record is one that exists."
     )
+    unbounded: ClassVar[str] = CERTAIN
 
     kind: Literal["permutation_swapping"] = "permutation_swapping"
     rate: Exact = Field(gt=0, lt=1, description="Probability of each household to be chosen.")
@@ -169,12 +169,14 @@ def certificate_of(largest: int, rate: Fraction, exact: tuple[str, ...]) -> Cert
         return None
     ratio = largest_ratio(largest, rate)
     epsilon = at_most(round_up(rational(ratio).log()), places=3)
-    advantage = at_most((ratio - 1) / (ratio + 1), places=3)
+    advantage = (ratio - 1) / (ratio + 1)
     return Certificate(
         None,
         None,
         f"epsilon <= {epsilon} at delta = 0, for two households of one stratum that may have each other's places: "
-        f"nobody tells who of the two lives where with an advantage above {advantage}. It is no bound on (a) or (g), "
-        "where a record changes its value, because what stays exact can tell it",
+        f"nobody tells who of the two lives where with an advantage above {at_most(advantage, places=3)}. The proof is "
+        "our own, and nobody else has checked it. It is no bound on (a) or (g), where a record changes its value: for "
+        "these none below 1 exists, because what stays exact can tell it",
         exact,
+        min(1.0, float(np.nextafter(float(advantage), 2.0))),
     )

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from tallyveil.compare.methods.keyed import Perturbation, publish_with_keys, record_keys
-from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.method import CERTAIN, SMALL_DELTA, Method, Office
 from tallyveil.compare.published import Published
 
 
@@ -22,6 +22,7 @@ class Rounding(Method):
     strength: ClassVar[str] = (
         "It is explained in a sentence, needs no secret, and says itself how far off it can be."
     )
+    unbounded: ClassVar[str] = CERTAIN
     random: ClassVar[bool] = False
 
     kind: Literal["rounding"] = "rounding"
@@ -56,6 +57,7 @@ class RandomRounding(Method):
     strength: ClassVar[str] = (
         "It is unbiased, errors stay below the base, and multiples of the base are exact."
     )
+    unbounded: ClassVar[str] = SMALL_DELTA
 
     kind: Literal["random_rounding"] = "random_rounding"
     base: int = Field(ge=2, le=1000, description="Counts are published as multiples of this number.")

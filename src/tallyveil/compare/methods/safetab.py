@@ -50,8 +50,8 @@ class SafeTab(Method):
         "one record, and says little at a large budget."
     )
     strength: ClassVar[str] = (
-        "Its bound holds for every attacker and for all questions together, errors are unbiased with a stated margin, "
-        "and detail goes where the people are."
+        "One bound is about all attackers and all questions together, errors are unbiased with a stated margin, and "
+        "detail goes where the people are."
     )
 
     kind: Literal["safetab"] = "safetab"
@@ -99,6 +99,7 @@ class SafeTab(Method):
             plan.delta,
             plan.budget_unit,
             plan.spent,
+            plan.neighbours,
         )
         return Published(
             tables,
@@ -107,7 +108,8 @@ class SafeTab(Method):
             certificate=certificate,
             notes=(
                 "Its own guarantee is for one record more or less. The bound on (a) is for a record whose sensitive "
-                "attribute changes: it leaves one group and enters another.",
+                "attribute changes: it leaves one group and enters another, which costs up to twice the "
+                f"{plan.budget_unit}.",
                 "Nobody answers questions about unions of areas here.",
             ),
         )

@@ -38,6 +38,11 @@ class Sampling(Method):
     kind: Literal["sampling"] = "sampling"
     share: Exact = Field(gt=0, le=1, description="Probability of each person to be in the sample.")
 
+    @property
+    def unranked(self) -> str:
+        """As in `Method`."""
+        return f"a sample publishes {self.share} of the people as they are, which no mean over people shows"
+
     def stated_law(self) -> "_SampleLaw":
         """As in `Method`."""
         return _SampleLaw(self.share.numerator, self.share.denominator)
@@ -59,7 +64,8 @@ class Sampling(Method):
         certificate = Certificate(
             min(1.0, most),
             min(1.0, most + FALSE_ALARMS),
-            f"epsilon = 0 at delta = {self.share}: with this probability a person is in the sample, as they are",
+            f"delta = {self.share}: no differential privacy. With this probability a person is published as they are; "
+            "else their record plays no part",
             (),
         )
         return Published(tables, self.stated_law(), SummedQuestions(weighted), certificate=certificate)

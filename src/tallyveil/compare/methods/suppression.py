@@ -10,7 +10,7 @@ from scipy import sparse
 
 from tallyveil.arrays import Bools, Integers
 from tallyveil.compare.inputs import SharedInput, TableName
-from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.method import CERTAIN, Method, Office
 from tallyveil.compare.methods.sensitive import Rules
 from tallyveil.compare.patterns import least_pattern
 from tallyveil.compare.published import ExactLaw, Published, PublishedTable, observed_law
@@ -19,7 +19,7 @@ from tallyveil.declared import Exact
 
 
 class Suppression(Method):
-    """Primary and secondary cell suppression: sensitive counts are hidden; zeros are shown.
+    """Cell suppression: sensitive counts are hidden and, with `secondary`, further ones beside them; zeros are shown.
 
     A count is sensitive by a threshold, by the dominance of its largest contributors, or by the p % rule.
 
@@ -34,12 +34,13 @@ class Suppression(Method):
         "Willenborg and de Waal 2001; Fischetti and Salazar 2001; Hundepool et al. 2012, chapter 4"
     )
     cannot: ClassVar[str] = (
-        "It does not hide that somebody is there: a hidden count is above zero. Its audit is of these tables and these "
-        "areas; one more table, or areas that cut across, can tell what was hidden."
+        "It does not hide that somebody is there: a hidden count is above zero. One more table, or areas that cut "
+        "across, can tell what was hidden."
     )
     strength: ClassVar[str] = (
         "What is shown is exact, zeros stay zeros, and readers see where something is missing."
     )
+    unbounded: ClassVar[str] = CERTAIN
     random: ClassVar[bool] = False
     shows_exact: ClassVar[bool] = True
 
@@ -72,6 +73,11 @@ class Suppression(Method):
         return self
 
     @property
+    def unranked(self) -> str | None:
+        """As in `Method`."""
+        return None if self.secondary else "no office hides the sensitive counts alone"
+
+    @property
     def rules(self) -> Rules:
         """Which counts are hidden first."""
         return Rules(self.threshold, self.largest, self.percent, self.p)
@@ -100,7 +106,8 @@ class Suppression(Method):
         notes.append(
             self._hide_more(shared, hidden)
             if self.secondary
-            else "No further counts are hidden, so that sums give some of these away. An office would not publish so."
+            else "Only sensitive counts are hidden, no further ones beside them, so that sums give some away. Nothing "
+            "was audited. An office would not publish so."
         )
         # Half of the threshold is the middle of what a primary count can be.
         stand_in = max(1, (self.threshold or 2) // 2)

@@ -13,9 +13,10 @@ from tallyveil.compare.methods.households import (
     households_of,
     what_stays,
 )
-from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.method import CERTAIN, Method, Office
 from tallyveil.compare.published import Published, PublishedTable, SummedQuestions, observed_law
 from tallyveil.declared import Exact, Name
+from tallyveil.report.wording import percent
 
 
 class Swapping(Method):
@@ -32,11 +33,12 @@ class Swapping(Method):
     )
     cannot: ClassVar[str] = (
         "Nobody outside knows which records were swapped, and most were not: what is published of a person is usually "
-        "true. Rates and targeting must stay secret, so users cannot compute its errors."
+        "true. Rates and targeting are often kept secret, so that users cannot compute its errors."
     )
     strength: ClassVar[str] = (
         "Tables add up, totals and what is matched stay exact, and every published record is one that exists."
     )
+    unbounded: ClassVar[str] = CERTAIN
 
     kind: Literal["swapping"] = "swapping"
     rate: Exact = Field(gt=0, le=1, description="Share of all households that change places.")
@@ -61,7 +63,7 @@ class Swapping(Method):
         """As in `Method`."""
         shared = office.shared
         generator = office.draws.generator(self.kind, self.name)
-        counts, moved = self.swapped(shared, generator)
+        counts, moved, share = self.swapped(shared, generator)
         tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
         total = int(shared.counts.sum())
         exact = what_stays(shared.areas_named(self.within), self.match)
@@ -70,7 +72,8 @@ class Swapping(Method):
             observed_law(shared, tables),
             SummedQuestions(counts),
             notes=(
-                f"{moved:,} of {total:,} people changed places; households that found no partner stayed. "
+                f"{moved:,} of {total:,} people changed places, and {percent(share)} of those whose record nobody else "
+                f"in their {shared.finest.name} has; households that found no partner stayed. "
                 + (EACH_A_HOUSEHOLD if shared.household is None else "")
                 + f"Exact here: {'; '.join(exact)}.",
                 "The known guarantee of swapping (arXiv 2501.08449) is for permutation swapping, beside all that stays "
@@ -79,8 +82,11 @@ class Swapping(Method):
             ),
         )
 
-    def swapped(self, shared: SharedInput, generator: np.random.Generator) -> tuple[IntegerRows, int]:
-        """The counts after swapping, and the number of people who changed places."""
+    def swapped(self, shared: SharedInput, generator: np.random.Generator) -> tuple[IntegerRows, int, float]:
+        """The counts after swapping, how many people changed places, and the share of the unique who did.
+
+        Unique is whose record nobody else in the finest geounit has.
+        """
         within, across = shared.areas_named(self.within), shared.areas_named(self.across)
         households = households_of(shared, within, self.match)
         homes, first = households.homes, households.first
@@ -93,7 +99,9 @@ class Swapping(Method):
         moved_home = homes.copy()
         moved_home[movers] = homes[partner[movers]]
         moved_home[partner[movers]] = homes[movers]
-        return households.counts_at(moved_home)
+        unique = shared.counts[households.geounits, households.cells] == 1
+        share = (moved_home != homes)[households.household[unique]].mean() if unique.any() else 0.0
+        return *households.counts_at(moved_home), float(share)
 
 
 def _drawn(weight: Floats, number: int, generator: np.random.Generator) -> Bools:

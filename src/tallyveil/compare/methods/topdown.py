@@ -62,14 +62,15 @@ class TopDown(Method):
 
     family: ClassVar[str] = "TopDown"
     literature: ClassVar[str] = "Abowd et al. 2022; Cumings-Menon et al. 2023"
+    unbounded: ClassVar[str] = "None is stated."
     cannot: ClassVar[str] = (
         "It does not keep empty areas empty or small areas exact: noise in counts that may not be negative adds people "
         "where few are. Its bound is about one record, holds beside the counts that are published exactly, and says "
         "little at a large budget."
     )
     strength: ClassVar[str] = (
-        "Its bound holds for every attacker and for all questions together, tables add up, and errors do not grow with "
-        "the area."
+        "One bound is about all attackers and all questions together, tables add up, and errors of small areas do "
+        "not add up in the larger areas of the spine; in other areas they do."
     )
 
     kind: Literal["topdown"] = "topdown"
@@ -236,11 +237,17 @@ def _certificate(plan: StatedPlan, event: PrivacyEvent) -> Certificate:
     stated = compose(event, neighbours=plan.neighbours)
     # Attackers are after a value: one record changes, whatever relation the office states its guarantee under.
     changed = compose(translate(event, plan.neighbours, Neighbours.BOUNDED), neighbours=Neighbours.BOUNDED)
-    return certificate_of(changed, stated, plan.delta, plan.budget_unit, plan.spent)
+    return certificate_of(changed, stated, plan.delta, plan.budget_unit, plan.spent, plan.neighbours)
+
+
+_ABOUT: Final = {
+    Neighbours.BOUNDED: "for one record that changes its value",
+    Neighbours.UNBOUNDED: "for one record more or less",
+}
 
 
 def certificate_of(
-    changed: Guarantee, stated: Guarantee, delta: Fraction, unit: str, spent: Fraction
+    changed: Guarantee, stated: Guarantee, delta: Fraction, unit: str, spent: Fraction, neighbours: Neighbours
 ) -> Certificate:
     """What is proved.
 
@@ -249,11 +256,12 @@ def certificate_of(
         stated: The guarantee as the office states it.
         delta: Of the statement.
         unit, spent: The budget.
+        neighbours: The two data sets that the office's guarantee is about.
     """
     epsilon = claim_text(stated.epsilon(delta).upper)
     return Certificate(
         min(1.0, changed.advantage().upper),
         1.0 - changed.beta(Fraction(FALSE_ALARMS)).lower,
-        f"{unit} = {at_most(spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(delta)}",
+        f"{unit} = {at_most(spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(delta)}, {_ABOUT[neighbours]}",
         changed.invariants,
     )
