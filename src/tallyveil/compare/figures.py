@@ -76,10 +76,13 @@ def keys_of(families: Sequence[str]) -> Mapping[str, Key]:
 
 
 def frontier(dots: Sequence[Dot]) -> list[Dot]:
-    """Ranked methods that no other such method beats in both at once, from the most exact on."""
+    """Ranked methods that no other such method beats in both at once, from the most exact on.
+
+    An attacker who loses counts as one who gains nothing.
+    """
     best: list[Dot] = []
     for dot in sorted((dot for dot in dots if dot.is_ranked), key=lambda dot: (dot.loss, dot.risk)):
-        if not best or dot.risk < best[-1].risk:
+        if not best or max(dot.risk, 0.0) < max(best[-1].risk, 0.0):
             best.append(dot)
     return best
 
@@ -150,7 +153,7 @@ def risk_figure(
     for dot, place in zip(dots, _label_places([(x(dot.loss), y(dot.risk)) for dot in dots]), strict=True):
         canvas.text(place, str(dot.number), size=SMALL + 1.5, bold=True)
     named = "; ".join(f"{dot.number} {dot.name}" for dot in best)
-    sentence = f"Not beaten in both: {named}." if best else "No method has both numbers."
+    sentence = f"Not beaten in both: {named}." if best else "None of these is compared with another."
     described = "; ".join(
         f"{dot.number} {dot.name}: loss {dot.loss:.3g}, risk {dot.risk:.3g}" for dot in dots
     )

@@ -62,8 +62,8 @@ def write_comparison_page(out: Path, comparison: Comparison) -> Path:
             ],
             "fewest_tried": FEWEST_TRIED,
             "figures": _figures(comparison),
-            "headings": [column.title for column in columns],
-            "rows": _rows(comparison, columns),
+            "names": [result.method.name for result in comparison.results],
+            "director": _tables(comparison, columns),
             "methods": [
                 _method(number, result, comparison, columns)
                 for number, result in enumerate(comparison.results, start=1)
@@ -183,7 +183,7 @@ def _figure(comparison: Comparison, attack: Attack, areas: Areas) -> Picture | N
                     low,
                     high,
                     None if method.unranked else item.bound,
-                    is_ranked=method.unranked is None,
+                    is_ranked=method.unranked is None and item.tried >= FEWEST_TRIED,
                 )
             )
     if not dots:
@@ -199,24 +199,36 @@ def _figure(comparison: Comparison, attack: Attack, areas: Areas) -> Picture | N
     )
 
 
-def _rows(comparison: Comparison, columns: Sequence[Column]) -> list[dict[str, Any]]:
-    rows = []
-    for number, result in enumerate(comparison.results, start=1):
-        texts = [
-            ABSENT if (value := column.value(result)) is None else column.text(value) for column in columns
-        ]
+def _tables(comparison: Comparison, columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """The director's table in two parts: what users lose, and what attackers gain."""
+    results = comparison.results
+
+    def texts(result: MethodResult, part: Sequence[Column]) -> list[str]:
+        return [ABSENT if (value := column.value(result)) is None else column.text(value) for column in part]
+
+    def bounds(result: MethodResult) -> list[str]:
         certificate = result.certificate
-        bounds = (None, None) if certificate is None else (certificate.advantage, certificate.power)
-        rows.append(
-            {
-                "number": number,
-                "name": result.method.name,
-                "texts": texts,
-                "bounds": [_bound_text(bound) for bound in bounds],
-                "seconds": duration(result.seconds),
-            }
-        )
-    return rows
+        both = (None, None) if certificate is None else (certificate.advantage, certificate.power)
+        return [_bound_text(bound) for bound in both]
+
+    losses = [column for column in columns if column.finding is None]
+    gains = [column for column in columns if column.finding is not None]
+    return [
+        {
+            "title": "What users lose",
+            "headings": [*(column.title for column in losses), "time to publish"],
+            "rows": [[*texts(result, losses), duration(result.seconds)] for result in results],
+        },
+        {
+            "title": "What attackers gain",
+            "headings": [
+                *(column.title for column in gains),
+                "bound on (a)",
+                "bound on caught at 1 % false alarms (g)",
+            ],
+            "rows": [[*texts(result, gains), *bounds(result)] for result in results],
+        },
+    ]
 
 
 def _method(

@@ -28,7 +28,8 @@ class Linkage(Attack):
     letter: ClassVar[str] = "e"
     who: ClassVar[str] = (
         "Has a file of people with names, geounits and all attributes but one, in which 1 geounit in 20 and 1 known "
-        "value in 20 are wrong, and the records that attack (d) rebuilt."
+        "value in 20 are wrong, and the records that attack (d) rebuilt. Rare is who is alone of a kind in a geounit "
+        "and not of the commonest level around."
     )
     prior: ClassVar[str] = "the commonest level around, which is never right for these people"
     bounded: ClassVar[str] = (

@@ -60,9 +60,11 @@ class Sampling(Method):
         }
         weighted = (2 * sample * q + p) // (2 * p)
         # Two inputs that differ in one record give the same tables unless this record is in the sample.
-        most = float(np.nextafter(float(self.share), 2.0))
+        most = float(self.share)
+        if most < self.share:
+            most = float(np.nextafter(most, 2.0))
         certificate = Certificate(
-            min(1.0, most),
+            most,
             min(1.0, most + FALSE_ALARMS),
             f"delta = {self.share}: no differential privacy. With this probability a person is published as they are; "
             "else their record plays no part",
