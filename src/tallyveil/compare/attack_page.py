@@ -52,6 +52,7 @@ def write_attack_page(out: Path, attacked: Attacked) -> Path:
                 "power": at_most(certificate.power, places=3),
                 "invariants": list(certificate.invariants),
             },
+            "unbounded": "None is known." if attacked.file.method is None else attacked.file.method.unbounded,
             "kinds": [rows for kind in TITLES if (rows := _kind(kind, attacked, summary))],
             "findings": [finding_texts(item) for item in attacked.findings],
             "power": [
