@@ -12,7 +12,7 @@ from tests.attacks.worlds import World, as_array, published, release_of
 
 import tallyveil
 from tallyveil.compare.attacks.membership import presence_scores
-from tallyveil.compare.attacks.record_files import FittingFiles, likeliest_file
+from tallyveil.compare.attacks.record_files import FittingFiles, KnownAnswers, likeliest_file
 from tallyveil.compare.inputs import answer_matrix
 
 SMOOTHED = 0.01
@@ -91,8 +91,8 @@ def reconstruct(
     files, least = np.zeros_like(sight.detailed), {}
     for number, block in enumerate(np.flatnonzero(sight.people).tolist()):
         wanted = np.concatenate([table[block] for table in sight.tables])
-        hidden = np.zeros(wanted.size, dtype=np.bool_)
-        program = FittingFiles(matrix, wanted, hidden, 0, -np.log(sight.shares[block]))
+        known = KnownAnswers.without_limits(wanted, np.zeros(wanted.size, dtype=np.bool_))
+        program = FittingFiles(matrix, known, -np.log(sight.shares[block]))
         files[block], fits = program.likeliest()
         assert fits
         if certain and number % LOOKED_AT == 0:

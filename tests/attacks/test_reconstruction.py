@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from tests.samples import ten
 
-from tallyveil.compare.attacks.record_files import FittingFiles, likeliest_file
+from tallyveil.compare.attacks.record_files import FittingFiles, KnownAnswers, likeliest_file
 from tallyveil.compare.inputs import answer_matrix
 from tallyveil.schema.schema import schema_from_mapping
 
@@ -26,7 +26,8 @@ def fitting(counts, cost, groups=GROUPS):
     """The program for the tables of one block, all of them shown."""
     matrix = sparse.csr_matrix(sparse.vstack([answer_matrix(group).T for group in groups]))
     wanted = np.concatenate(counts)
-    return FittingFiles(matrix, wanted, np.zeros(wanted.size, dtype=np.bool_), 0, cost)
+    shown = np.zeros(wanted.size, dtype=np.bool_)
+    return FittingFiles(matrix, KnownAnswers.without_limits(wanted, shown), cost)
 
 
 def all_files(people: int) -> np.ndarray:
@@ -92,7 +93,8 @@ def test_a_hidden_count_leaves_room_and_keeps_its_least():
     hidden = [np.full(values.size, number > 1) for number, values in enumerate(counts)]
     matrix = sparse.csr_matrix(sparse.vstack([answer_matrix(group).T for group in GROUPS]))
     cost = np.where(np.arange(SCHEMA.size) == 2, 1.0, 2.0)
-    program = FittingFiles(matrix, np.concatenate(counts), np.concatenate(hidden), 0, cost)
+    known = KnownAnswers.without_limits(np.concatenate(counts), np.concatenate(hidden))
+    program = FittingFiles(matrix, known, cost)
     found, fits = program.likeliest()
     assert fits
     assert np.flatnonzero(found).tolist() == [2]

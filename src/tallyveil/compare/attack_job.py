@@ -40,7 +40,15 @@ from tallyveil.compare.methods.elsewhere import published_tables
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import published_release, with_budget
 from tallyveil.compare.outputs import UNMARKED, write_marked
-from tallyveil.compare.published import ExactLaw, Law, NoisyAnswers, Published, PublishedTable, observed_law
+from tallyveil.compare.published import (
+    ExactLaw,
+    Law,
+    Limits,
+    NoisyAnswers,
+    Published,
+    PublishedTable,
+    observed_law,
+)
 from tallyveil.compare.results import Attacked
 from tallyveil.compare.settings import AttackFile
 from tallyveil.confidential.declassify import read_truth
@@ -67,6 +75,10 @@ from tallyveil.storage.write import write_json
 from tallyveil.version import VERSION
 
 REASON: Final = "true counts compared with what attackers claim; the results reveal them"
+
+CONTRADICT: Final = (
+    "The tables are not what the method of the file can publish, so that no count follows from its settings."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,26 +222,35 @@ def _of_table(file: AttackFile) -> _Sight:
         table = tables[shared.finest.name, cells.name]
         answers = cells.answers_of(np.arange(plan.schema.size))
         shared = replace(shared, counts=np.maximum(table.filled()[:, answers], 0))
-    law, shows_exact = _knowledge(file.method, shared, tables)
     # Where a zero is shown beside hidden counts, zeros are not what is hidden.
-    hides = any(not table.shown.all() for table in tables.values())
     zeros = any(((table.counts == 0) & table.shown & ~table.shown.all()).any() for table in tables.values())
-    least = int(zeros) if hides and shows_exact else None
-    if file.method is None and least is not None:
-        law = ExactLaw(least)
-    published = Published(tables, law, None, least_hidden=least, notes=notes)
+    law, limits, shows_exact = _knowledge(file.method, shared, tables, ExactLaw(int(zeros)))
+    if limits is not None and limits.contradict:
+        limits = None
+        notes = (*notes, CONTRADICT)
+    published = Published(tables, law, None, limits=limits, notes=notes)
     return _Sight(plan, None, spine, shared, published, _around(shared, published), law, shows_exact)
 
 
 def _knowledge(
-    method: Method | None, shared: SharedInput, tables: Mapping[TableName, PublishedTable]
-) -> tuple[Law, bool]:
-    """What he knows of the changes, and whether shown counts are exact."""
-    if method is not None:
-        return method.stated_law() or ExactLaw(), method.shows_exact
-    shown = {name: table.counts for name, table in tables.items()}
-    hidden = {name: ~table.shown for name, table in tables.items()}
-    return ExactLaw(), seem_exact(shared, shown, hidden)
+    method: Method | None, shared: SharedInput, tables: Mapping[TableName, PublishedTable], exact: ExactLaw
+) -> tuple[Law, Limits | None, bool]:
+    """What he knows of the changes, which true counts that leaves, and whether shown counts are exact.
+
+    Args:
+        method: What the office says that it did; None where it says nothing.
+        shared: The published counts in the place of the true ones.
+        tables: As published.
+        exact: What hidden counts are where the shown ones are exact.
+    """
+    if method is None:
+        if not seem_exact(shared, tables):
+            return ExactLaw(), None, False
+        return exact, Limits(shared, tables, exact), True
+    stated = method.stated_law()
+    support = exact if method.shows_exact else stated
+    limits = None if support is None else Limits(shared, tables, support)
+    return stated or ExactLaw(), limits, method.shows_exact
 
 
 def _around(shared: SharedInput, published: Published) -> Integers:
@@ -312,7 +333,7 @@ def _exactly(shared: SharedInput, published: Published) -> Published:
         query = shared.schema.query(item.name[1])
         # The noise has the least variance that the arithmetic of likelihoods bears.
         noisy.append(NoisyAnswers(item.name, shared.answers(areas, query), np.full(areas.n_areas, 1e-3)))
-    return Published(tables, ExactLaw(), None, noisy=tuple(noisy))
+    return Published(tables, ExactLaw(), None, noisy=tuple(noisy), limits=Limits(shared, tables, ExactLaw()))
 
 
 ALONE: Final[Mapping[str, Any]] = {"bounds": (), "agreement": (), "residents": ()}

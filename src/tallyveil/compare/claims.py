@@ -8,7 +8,8 @@ for cell keys and rounding; else he takes the tables at face value. Three kinds 
   person has, with a probability by the rule of Bayes.
 - *record* (attack d): records that every file has that fits the tables of a geounit. Only from tables that are shown
   as they are, or hidden: a changed count proves nothing.
-- *hidden count* (attack f): hidden counts that follow from the shown ones.
+- *hidden count* (attack f): counts that the tables do not show exactly and that follow from the shown ones, where it is
+  known how far a count can be from the truth.
 
 A claim is no fact. How often such claims are right can only be said by those who have the records.
 """
@@ -20,14 +21,17 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from tallyveil.arrays import Bools, Integers
+from tallyveil.arrays import Bools
 from tallyveil.compare.attacks.attack import Targets
-from tallyveil.compare.attacks.hidden_counts import limits_of
 from tallyveil.compare.attacks.rare_attribute import Alone, evidence_of, posterior
-from tallyveil.compare.attacks.reconstruction import CELLS_TOGETHER, chosen_geounits, fitting
+from tallyveil.compare.attacks.reconstruction import (
+    CELLS_TOGETHER,
+    chosen_geounits,
+    fitting,
+    known_answers,
+)
 from tallyveil.compare.inputs import SharedInput, TableName
-from tallyveil.compare.published import Law, Published
-from tallyveil.compare.relations import TableCells
+from tallyveil.compare.published import ExactLaw, Law, Limits, Published, PublishedTable
 
 CAUTION: Final = (
     "Claims of an attacker about published numbers. Nobody has checked them against records. A claim may be wrong, "
@@ -113,14 +117,18 @@ def claims_of(targets: Targets, published: Published, law: Law, *, shows_exact: 
     notes: list[str] = []
     for part in (
         _attributes(targets, published, law, notes),
-        _records(targets, published, notes) if shows_exact else [],
-        _hidden(targets.shared, published) if shows_exact else [],
+        _records(targets, published, law, notes) if shows_exact else [],
+        _hidden(published),
     ):
         for row, answer in part:
             rows.append(row)
             answers.append(answer)
     if not shows_exact:
-        notes.append("Counts may have been changed, so that no record and no hidden count follows from them.")
+        notes.append("Counts may have been changed, so that no record follows from them.")
+    if published.limits is None:
+        notes.append(
+            "Nothing limits how far counts are from the truth, so that no hidden count follows from them."
+        )
     order = sorted(range(len(rows)), key=lambda number: -float(str(rows[number][5])))
     table = pl.DataFrame([rows[number] for number in order], schema=COLUMNS, orient="row")
     return Claims(table, tuple(answers[number] for number in order), tuple(notes))
@@ -180,10 +188,12 @@ def alone_in_tables(targets: Targets, published: Published) -> Alone:
     shared = targets.shared
     detailed = shared.detailed
     assert detailed is not None
-    table = published.tables[shared.finest.name, detailed.name]
+    name = shared.finest.name, detailed.name
+    table, limits = published.tables[name], published.limits
     answers = detailed.answers_of(np.arange(shared.schema.size))
     shown, counts = table.shown[:, answers], np.maximum(table.counts[:, answers], 0)
-    by_class = np.where(shown, counts, published.least_hidden or 0)[:, targets.cells]
+    least = 0 if limits is None else limits.support.limits(name, table)[0][:, answers].astype(np.int64)
+    by_class = np.where(shown, counts, least)[:, targets.cells]
     alone = by_class.sum(axis=2) == 1
     # With two hidden cells or more there are other people, or there may be.
     alone &= (~shown)[:, targets.cells].sum(axis=2) <= 1
@@ -206,7 +216,7 @@ def _known_labels(targets: Targets) -> list[str]:
     ]
 
 
-def _records(targets: Targets, published: Published, notes: list[str]) -> _Rows:
+def _records(targets: Targets, published: Published, law: Law, notes: list[str]) -> _Rows:
     """Records that every file has that fits the tables of a geounit."""
     shared = targets.shared
     if shared.schema.size > CELLS_TOGETHER:
@@ -218,7 +228,7 @@ def _records(targets: Targets, published: Published, notes: list[str]) -> _Rows:
     claims = []
     usual = targets.kinds_around.argmax(axis=1)
     for geounit in geounits.tolist():
-        program = fitting(targets, published, geounit)
+        program = fitting(targets, known_answers(shared, published, law, geounit), geounit)
         file, fits = program.likeliest()
         certain = program.certain(file) if fits else np.zeros_like(file)
         for cell in np.flatnonzero(certain).tolist():
@@ -246,20 +256,22 @@ def _records(targets: Targets, published: Published, notes: list[str]) -> _Rows:
     return claims
 
 
-def _hidden(shared: SharedInput, published: Published) -> _Rows:
-    """Hidden counts that follow from shown ones."""
-    hidden = {name: ~table.shown for name, table in published.tables.items()}
-    if not any(part.any() for part in hidden.values()):
+def _hidden(published: Published) -> _Rows:
+    """Counts that are not shown exactly and follow from shown ones."""
+    limits = published.limits
+    if limits is None:
         return []
-    shown = {name: table.counts for name, table in published.tables.items()}
-    flags, low, high = limits_of(shared, shown, hidden, published.least_hidden or 0)
-    cells = TableCells(shared)
+    hidden = limits.stated[0] < limits.stated[1]
+    if not hidden.any():
+        return []
+    low, high = limits.narrowed
+    shared = limits.shared
     claims = []
-    for name in cells.names:
-        numbers = cells.numbers(name)
+    for name in limits.cells.names:
+        numbers = limits.cells.numbers(name)
         areas = shared.areas_named(name[0])
         labels = next(query for query in shared.queries if query.name == name[1]).labels()
-        for place, answer in np.argwhere((flags & (low == high))[numbers]).tolist():
+        for place, answer in np.argwhere((hidden & (low == high))[numbers]).tolist():
             count = int(low[numbers[place, answer]])
             claims.append(
                 (
@@ -270,12 +282,9 @@ def _hidden(shared: SharedInput, published: Published) -> _Rows:
     return claims
 
 
-def seem_exact(
-    shared: SharedInput, tables: Mapping[TableName, Integers], hidden: Mapping[TableName, Bools]
-) -> bool:
+def seem_exact(shared: SharedInput, tables: Mapping[TableName, PublishedTable]) -> bool:
     """Whether all sums hold among the shown counts, as they do if none was changed."""
-    _, low, high = limits_of(shared, tables, hidden, 0)
-    return bool((low <= high).all())
+    return not Limits(shared, tables, ExactLaw()).contradict
 
 
 def banded(claims: pl.DataFrame) -> list[tuple[str, Bools]]:

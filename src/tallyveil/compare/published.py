@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
 
 from tallyveil.arrays import Bools, Floats, IntegerRows, Integers
 from tallyveil.compare.inputs import SharedInput, TableName
+from tallyveil.compare.relations import NO_LIMIT, TableCells
 
 IMPOSSIBLE: Final = -60.0
 """Logarithm of a probability that stands for zero. It is finite, so that one impossible answer among many does not
@@ -56,6 +58,73 @@ class Law(Protocol):
             published: What was published, of the same shape.
         """
         ...
+
+
+class Support(Protocol):
+    """Which true counts a published one leaves possible: what is certain of a method that limits its changes."""
+
+    def limits(self, name: TableName, published: PublishedTable) -> tuple[Floats, Floats]:
+        """The least and the greatest true count behind each published one; `NO_LIMIT` where there is no greatest.
+
+        A published count that cannot be has limits of which the first is above the second.
+
+        Args:
+            name: Of the table that the counts are from.
+            published: What was published.
+        """
+        ...
+
+
+class StatedLaw(Law, Support, Protocol):
+    """A law that follows from the settings of a method."""
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Limits of the true counts of a publication: those of its support, and those that all sums leave of them.
+
+    Attributes:
+        shared: Says which tables there are, and how they add up.
+        tables: As published.
+        support: What the method leaves possible.
+    """
+
+    shared: SharedInput
+    tables: Mapping[TableName, PublishedTable]
+    support: Support
+
+    @cached_property
+    def cells(self) -> TableCells:
+        """The counts of all tables in one order, which is that of all limits."""
+        return TableCells(self.shared)
+
+    @cached_property
+    def stated(self) -> tuple[Floats, Floats]:
+        """The limits of each count by itself."""
+        parts = [self.support.limits(name, self.tables[name]) for name in self.cells.names]
+        return np.concatenate([low.ravel() for low, _ in parts]), np.concatenate(
+            [high.ravel() for _, high in parts]
+        )
+
+    @cached_property
+    def narrowed(self) -> tuple[Floats, Floats]:
+        """The limits after interval arithmetic along all sums of tables, geolevels and families of entities."""
+        low, high = self.cells.narrowed(*self.stated)
+        # What is left of `NO_LIMIT` when others are subtracted is no limit either.
+        return low, np.where(high > NO_LIMIT / 2, NO_LIMIT, high)
+
+    def narrowed_row(self, name: TableName, area: int) -> tuple[Floats, Floats]:
+        """The narrowed limits of the counts of one area in a table."""
+        size = self.tables[name].counts.shape[1]
+        start = self.cells.offsets[name] + area * size
+        low, high = self.narrowed
+        return low[start : start + size], high[start : start + size]
+
+    @property
+    def contradict(self) -> bool:
+        """Whether no true tables are within the limits: the support is not that of these tables."""
+        low, high = self.narrowed
+        return bool((low > high).any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,8 +213,7 @@ class Published:
         questions: Answers to questions of users; None where no questions can be put, as for tables made elsewhere.
         noisy: Noisy answers, of a release that publishes them.
         certificate: A proved bound; None where none exists.
-        least_hidden: The least count that may be hidden, where all counts that are shown are exact; None where they are
-            not, or where nothing is hidden.
+        limits: Limits of the true counts; None where a method leaves every count possible, or nobody knows which.
         notes: What happened on the way that a reader must know, such as the gap of a program.
     """
 
@@ -154,7 +222,7 @@ class Published:
     questions: Questions | None
     noisy: tuple[NoisyAnswers, ...] = ()
     certificate: Certificate | None = None
-    least_hidden: int | None = None
+    limits: Limits | None = None
     notes: tuple[str, ...] = ()
 
     def noisy_cells(self, shared: SharedInput) -> tuple[Integers, Floats] | None:
@@ -195,6 +263,11 @@ class ExactLaw:
         """As in `Law`."""
         possible = np.where(published.shown, published.counts == true, true >= self.least_hidden)
         return np.asarray(np.where(possible, 0.0, IMPOSSIBLE))
+
+    def limits(self, name: TableName, published: PublishedTable) -> tuple[Floats, Floats]:
+        """As in `Support`."""
+        shown, counts = published.shown, published.counts.astype(np.float64)
+        return np.where(shown, counts, float(self.least_hidden)), np.where(shown, counts, NO_LIMIT)
 
 
 SIZES: Final = np.array([1, 2, 3, 6, 11], dtype=np.int64)

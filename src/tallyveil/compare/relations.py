@@ -71,6 +71,7 @@ class Lines:
 
 def _narrowed(blocks: Iterable[Lines], low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Limits after interval arithmetic along all lines, block after block, until nothing changes."""
+    before = low, high
     low, high = low.copy(), high.copy()
     parts: list[Lines] = []
     for lines in blocks:
@@ -78,12 +79,14 @@ def _narrowed(blocks: Iterable[Lines], low: Floats, high: Floats) -> tuple[Float
         # Once it was looked at, a line of which every count is known says nothing more.
         parts.append(lines.touching(low < high))
     for _ in range(ROUNDS - 1):
-        before = low.copy(), high.copy()
-        for lines in parts:
-            lines.narrow(low, high)
         # The limits themselves: beside NO_LIMIT, sums of floats do not show a change of one.
-        if np.array_equal(low, before[0]) and np.array_equal(high, before[1]):
+        moved = (low != before[0]) | (high != before[1])
+        if not moved.any():
             break
+        before = low.copy(), high.copy()
+        # The lines of one kind have no count in common, so that a line says nothing new until one of its counts moves.
+        for lines in parts:
+            lines.touching(moved).narrow(low, high)
     return low, high
 
 

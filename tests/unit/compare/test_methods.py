@@ -115,8 +115,8 @@ def test_an_office_that_hides_is_attacked_by_its_sums_and_one_that_changes_is_no
     for name, change in (("hides", hides), ("changes", changes)):
         method = written(shared, tmp_path / f"{name}.parquet", change=change)
         published = method.publish(Office(shared, None, "group", None, None, None))
-        found[name] = published.least_hidden, HiddenCounts().run(targets_of(shared), published, None)
-    least, findings = found["hides"]
-    assert least == 1
+        found[name] = published.limits, HiddenCounts().run(targets_of(shared), published, None)
+    limits, findings = found["hides"]
+    assert limits.support.least_hidden == 1
     assert HiddenCounts().headline_of(findings) > 0
     assert found["changes"] == (None, [])

@@ -1,20 +1,22 @@
 """Attack (f): hidden counts by interval arithmetic along all sums.
 
-The attacker knows which tables add up to which, and the least that a hidden count can be. He narrows the limits of all
-hidden counts, of all tables and areas at once, until nothing changes. A count whose limits meet is known exactly. This
-finds what one sum after the other tells; an integer program over all tables might find more.
+A count is hidden if the tables do not show it exactly: it is left out, rounded, or changed by a cell key. The attacker
+knows which true counts can be behind each published one, by the settings of the method, and which tables add up to
+which. He narrows the limits of all counts, of all tables and areas at once, until nothing changes. A count whose limits
+meet is known exactly. This finds what one sum after the other tells; an integer program over all tables might find
+more. Limits alone are used, so that a true count between them that no key allows is not excluded.
+
+*Worked case.* Counts are rounded to the nearest multiple of 3. A town of two blocks is published as 3, and each block
+as 0. So the town has 2 to 4 people, and each block has at most 1: the town has 2, and each block has 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, share
-from tallyveil.compare.inputs import SharedInput, TableName
-from tallyveil.compare.published import Published
-from tallyveil.compare.relations import NO_LIMIT, TableCells
+from tallyveil.compare.published import ExactLaw, Limits, Published, PublishedTable
 
 
 class HiddenCounts(Attack):
@@ -23,7 +25,9 @@ class HiddenCounts(Attack):
     name: ClassVar[str] = "hidden counts"
     letter: ClassVar[str] = "f"
     who: ClassVar[str] = (
-        "Anybody who reads the tables, adds and subtracts. Against methods that hide counts and show all others."
+        "Anybody who reads the tables and the settings of the method, adds and subtracts. Hidden is every count that "
+        "the tables do not show exactly: one that is left out, rounded, or changed by a key. Against methods that "
+        "limit how far a count can be from the truth; swapping and added noise do not."
     )
     prior: ClassVar[str] = "none of the hidden counts is known"
     bounded: ClassVar[str] = (
@@ -31,69 +35,41 @@ class HiddenCounts(Attack):
         "method."
     )
     limits: ClassVar[str] = (
-        "He narrows limits along one sum after the other; integer programs over all tables might find more. Changed "
-        "counts are not attacked so, although the multiples of rounding and the largest change of cell keys set limits "
-        "too."
+        "He narrows limits along one sum after the other; integer programs over all tables might find more. Swapping, "
+        "TopDown and SafeTab limit no count, so that he has nothing to begin with."
     )
     headline: ClassVar[str] = "hidden counts found exactly"
     must: ClassVar[float] = 0.99
 
     def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
-        if published.least_hidden is None:
-            return []
-        hidden = {name: ~table.shown for name, table in published.tables.items()}
-        return self._recovered(targets, hidden, published.least_hidden)
+        return [] if published.limits is None else self._recovered(targets, published.limits)
 
     def power(self, targets: Targets, findings: Sequence[Finding]) -> float | None:
         """On tables that hide nothing he hides one count of the first child of every parent himself, and finds it."""
         shared = targets.shared
-        hidden = {name: np.zeros(true.shape, dtype=np.bool_) for name, true in shared.truth.items()}
-        query = shared.queries[-1].name
-        first = np.unique(shared.parents(shared.n_geolevels - 1), return_index=True)[1]
-        hidden[shared.finest.name, query][first, 0] = True
-        return self.headline_of(self._recovered(targets, hidden, 0))
+        tables = {name: PublishedTable(true) for name, true in shared.truth.items()}
+        name = shared.finest.name, shared.queries[-1].name
+        hidden = np.zeros(shared.truth[name].shape, dtype=np.bool_)
+        hidden[np.unique(shared.parents(shared.n_geolevels - 1), return_index=True)[1], 0] = True
+        tables[name] = PublishedTable(shared.truth[name], hidden)
+        return self.headline_of(self._recovered(targets, Limits(shared, tables, ExactLaw())))
 
-    def _recovered(self, targets: Targets, hidden: dict[TableName, Bools], least: int) -> list[Finding]:
-        shared = targets.shared
-        flags, low, high = limits_of(shared, shared.truth, hidden, least)
-        true = np.concatenate([shared.truth[name].ravel() for name in TableCells(shared).names])
-        known = flags & (low == high)
-        small = flags & (true > 0) & (true <= 2)
+    def _recovered(self, targets: Targets, limits: Limits) -> list[Finding]:
+        hidden = limits.stated[0] < limits.stated[1]
+        if not hidden.any():
+            return []
+        low, high = limits.narrowed
+        true = np.concatenate([targets.shared.truth[name].ravel() for name in limits.cells.names])
+        small = hidden & (true > 0) & (true <= 2)
+        # Limits that the truth is outside of, as of settings that are not those of the tables, are no knowledge.
+        inside = (low <= true) & (true <= high)
+        known, nearly = inside & (low == high), inside & (high - low <= 2)
         return [
-            share(self.name, self.headline, int(known.sum()), int(flags.sum()), prior=0.0),
-            share(
-                self.name,
-                "hidden counts of 1 and 2 found exactly",
-                int((known & small).sum()),
-                int(small.sum()),
-                prior=0.0,
-            ),
-            share(
-                self.name,
-                "hidden counts known to within 2",
-                int((flags & (high - low <= 2)).sum()),
-                int(flags.sum()),
-                prior=0.0,
-            ),
+            share(self.name, measure, int((right & among).sum()), int(among.sum()), prior=0.0)
+            for measure, right, among in (
+                (self.headline, known, hidden),
+                ("hidden counts of 1 and 2 found exactly", known, small),
+                ("hidden counts known to within 2", nearly, hidden),
+            )
         ]
-
-
-def limits_of(
-    shared: SharedInput, shown: Mapping[TableName, Integers], hidden: Mapping[TableName, Bools], least: int
-) -> tuple[Bools, Floats, Floats]:
-    """Which counts are hidden, and the limits that shown ones leave them; in the order of `TableCells`.
-
-    Args:
-        shared: Says which tables there are, and how they add up.
-        shown: Counts of all tables; those that are hidden are not looked at.
-        hidden: Where none is shown.
-        least: The least that a hidden count can be.
-    """
-    cells = TableCells(shared)
-    flags = np.concatenate([hidden[name].ravel() for name in cells.names])
-    counts = np.concatenate([shown[name].ravel() for name in cells.names])
-    low, high = cells.narrowed(
-        np.where(flags, float(least), counts), np.where(flags, NO_LIMIT, counts.astype(np.float64))
-    )
-    return flags, low, high

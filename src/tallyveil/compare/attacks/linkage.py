@@ -72,7 +72,7 @@ class Linkage(Attack):
         rare = alone & (usual != levels)
         ties = targets.background[geounits]
         findings = []
-        for source, files in sources(targets, published, geounits):
+        for source, files in sources(targets, published, (tossed or published).law, geounits):
             matched, guess = linked(files[:, targets.cells], ties, listed, known)
             right = matched & (guess == levels)
             claimed = matched & (guess != ties.argmax(axis=2)[listed, known])

@@ -1,7 +1,10 @@
 """Attack (d): the records of a finest geounit, rebuilt from its tables by an integer program.
 
 `record_files` has the program. The likeliest of the files that fit is taken, under what is known of the area below the
-root. From a release with noisy answers a second attacker takes the likeliest file for the noisy cells of the geounit.
+root. Where a method limits how far counts are from the truth, each answer of the geounit has the limits that all tables
+of all areas leave, as in attack (f), and in them the count that is most likely under the law of the method is wanted.
+From other methods the published counts are. From a release with noisy answers a second attacker takes the likeliest
+file for the noisy cells of the geounit.
 
 A record counts as rebuilt if the geounit has it. Each true record counts once.
 """
@@ -12,11 +15,12 @@ from typing import ClassVar, Final
 import numpy as np
 from scipy import sparse
 
-from tallyveil.arrays import Bools, Integers
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, mean
-from tallyveil.compare.attacks.record_files import FittingFiles, likeliest_file
-from tallyveil.compare.inputs import SharedInput, answer_matrix
-from tallyveil.compare.published import Published
+from tallyveil.compare.attacks.record_files import FittingFiles, KnownAnswers, likeliest_file
+from tallyveil.compare.inputs import SharedInput, TableName, answer_matrix
+from tallyveil.compare.published import Law, Published, PublishedTable
+from tallyveil.compare.relations import NO_LIMIT
 
 GEOUNITS: Final = 120
 """Finest geounits that are rebuilt; their people give intervals of a few hundredths."""
@@ -32,8 +36,8 @@ class Reconstruction(Attack):
     letter: ClassVar[str] = "d"
     who: ClassVar[str] = (
         "Anybody who reads the tables of a finest geounit. Where its detailed table agrees with the others, its "
-        "records are read off; else an integer program finds the likeliest file of records that fits best. Where noisy "
-        "answers are published, the likeliest file for these is found as well."
+        "records are read off; else an integer program finds the likeliest file of records that fits best, within the "
+        "limits that attack (f) finds. Where noisy answers are published, the likeliest file for these is found as well."
     )
     prior: ClassVar[str] = "the likeliest file of as many records as the geounit truly has"
     bounded: ClassVar[str] = (
@@ -43,9 +47,8 @@ class Reconstruction(Attack):
         "Mahloujifar and Balle 2023). It is not computed here, because κ is another for each person."
     )
     limits: ClassVar[str] = (
-        "He reads one geounit by itself, and does not use the law of the changes: that a rounded count is an interval, "
-        "or how likely each change is. Of noisy answers he uses one query. Who uses all of them, and the areas above, "
-        "finds more."
+        "He rebuilds one geounit after the other; other areas tell him the limits of its counts alone. Of noisy answers "
+        "he uses one query. Who uses all of them, and rebuilds all geounits at once, finds more."
     )
     headline: ClassVar[str] = "share of records rebuilt"
     must: ClassVar[float] = 0.9
@@ -59,7 +62,7 @@ class Reconstruction(Attack):
         guessed = np.minimum(_likeliest(targets, geounits), true).sum(axis=1)
         total = true.sum()
         findings = []
-        for source, files in sources(targets, published, geounits):
+        for source, files in sources(targets, published, (tossed or published).law, geounits):
             right = np.minimum(files, true).sum(axis=1)
             # A ratio of sums over geounits; its interval follows from the geounits' own deviations.
             value = float(right.sum() / total)
@@ -88,13 +91,20 @@ def chosen_geounits(targets: Targets, eligible: Bools) -> Integers:
     return np.sort(generator.choice(places, min(GEOUNITS, places.size), replace=False))
 
 
-def sources(targets: Targets, published: Published, geounits: Integers) -> list[tuple[str, Integers]]:
+def sources(
+    targets: Targets, published: Published, law: Law, geounits: Integers
+) -> list[tuple[str, Integers]]:
     """Files of records of each geounit, as counts of kinds, (geounits.size, n_cells): from the tables, and from noise.
 
+    Args:
+        targets: The input.
+        published: What is attacked.
+        law: What the attacker knows of its changes.
+        geounits: Numbers of finest geounits.
     Raises:
         SolverError: a program ended without an answer.
     """
-    files = [("from the tables", rebuilt(targets, published, geounits))]
+    files = [("from the tables", rebuilt(targets, published, law, geounits))]
     noisy = published.noisy_cells(targets.shared)
     if noisy is not None:
         values, variance = noisy
@@ -120,44 +130,66 @@ def sources(targets: Targets, published: Published, geounits: Integers) -> list[
     return files
 
 
-def rebuilt(targets: Targets, published: Published, geounits: Integers) -> Integers:
-    """The file of records of each geounit from its tables."""
+def rebuilt(targets: Targets, published: Published, law: Law, geounits: Integers) -> Integers:
+    """The file of records of each geounit from its tables; as `sources`."""
     shared = targets.shared
     files = np.zeros((geounits.size, shared.schema.size), dtype=np.int64)
     for row, geounit in enumerate(geounits.tolist()):
-        file = _as_published(shared, published, geounit)
-        files[row] = fitting(targets, published, geounit).likeliest()[0] if file is None else file
+        known = known_answers(shared, published, law, geounit)
+        file = _as_wanted(shared, known)
+        files[row] = fitting(targets, known, geounit).likeliest()[0] if file is None else file
     return files
 
 
-def fitting(targets: Targets, published: Published, geounit: int) -> FittingFiles:
-    """The program for the tables of one geounit."""
-    shared = targets.shared
-    tables = [published.tables[shared.finest.name, query.name] for query in shared.queries]
+def fitting(targets: Targets, known: KnownAnswers, geounit: int) -> FittingFiles:
+    """The program for what is known of one geounit."""
     return FittingFiles(
-        sparse.csr_matrix(sparse.vstack([answer_matrix(query).T for query in shared.queries])),
-        np.concatenate([table.counts[geounit] for table in tables]),
-        np.concatenate([~table.shown[geounit] for table in tables]),
-        published.least_hidden or 0,
+        sparse.csr_matrix(sparse.vstack([answer_matrix(query).T for query in targets.shared.queries])),
+        known,
         -np.log(targets.kinds_around[targets.around_place[geounit]]),
     )
 
 
-def _as_published(shared: SharedInput, published: Published, geounit: int) -> Integers | None:
-    """The published cells, where they are a file that every published answer agrees with: no other fits."""
-    cells = shared.detailed
-    if cells is None:
-        return None
-    table = published.tables[shared.finest.name, cells.name]
-    file = table.counts[geounit][cells.answers_of(np.arange(shared.schema.size))]
-    if (file < 0).any():
-        return None
+def known_answers(shared: SharedInput, published: Published, law: Law, geounit: int) -> KnownAnswers:
+    """What an attacker knows of the answers of one finest geounit."""
+    parts = []
     for query in shared.queries:
-        table = published.tables[shared.finest.name, query.name]
-        answers = np.asarray(file @ answer_matrix(query))
-        if not (table.shown[geounit].all() and np.array_equal(answers, table.counts[geounit])):
-            return None
-    return np.asarray(file)
+        name = shared.finest.name, query.name
+        table = published.tables[name].at(np.full(query.size, geounit), np.arange(query.size))
+        if published.limits is None:
+            parts.append(KnownAnswers.without_limits(table.counts, ~table.shown))
+        else:
+            low, high = published.limits.narrowed_row(name, geounit)
+            wanted = most_likely(law, name, table, low, high)
+            parts.append(KnownAnswers(wanted, ~table.shown, low, np.where(high < NO_LIMIT, high, np.inf)))
+    return KnownAnswers(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def most_likely(law: Law, name: TableName, published: PublishedTable, low: Floats, high: Floats) -> Integers:
+    """The most likely true count within limits for each published one, of several the nearest; shape (n_counts,)."""
+    width = int(np.max(high - low, where=high < NO_LIMIT, initial=0))
+    nearest = np.clip(published.counts, low, high)
+    between = np.minimum(low[:, None] + np.arange(width + 1), high[:, None])
+    true = np.column_stack([nearest, between]).astype(np.int64)
+    hidden = None if published.hidden is None else np.broadcast_to(published.hidden[:, None], true.shape)
+    beside = PublishedTable(np.broadcast_to(published.counts[:, None], true.shape), hidden)
+    likeliest = law.log_likelihood(name, true, beside).argmax(axis=1)
+    return np.asarray(true[np.arange(likeliest.size), likeliest])
+
+
+def _as_wanted(shared: SharedInput, known: KnownAnswers) -> Integers | None:
+    """The wanted cells, where they are a file with all other wanted answers: no other has them."""
+    if shared.detailed is None or known.hidden.any():
+        return None
+    starts = np.cumsum([0, *(query.size for query in shared.queries)])
+    wanted = np.split(known.wanted, starts[1:-1])
+    cells = wanted[shared.queries.index(shared.detailed)]
+    file = cells[shared.detailed.answers_of(np.arange(shared.schema.size))]
+    same = all(
+        np.array_equal(file @ answer_matrix(query), part)
+        for query, part in zip(shared.queries, wanted, strict=True)
+    )
+    return np.asarray(file) if same and (file >= 0).all() else None
 
 
 def _likeliest(targets: Targets, geounits: Integers) -> Integers:

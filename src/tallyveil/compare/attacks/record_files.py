@@ -1,10 +1,11 @@
 """Files of records of one geounit: those that fit its tables, and the likeliest for its noisy counts.
 
 *From tables.* A file is a count x_c of each kind of record c, a cell of the schema: whole numbers, none below zero. Its
-tables are A x, where A adds up the cells of each answer. Of all files whose tables are the shown ones the likeliest is
-wanted: the least sum of costs, where the cost of a record is minus the logarithm of how common its kind is. Of a hidden
-count only the least value is known. If no file fits, because counts were changed one by one, the file that misses
-least is taken; each record that an answer misses costs as much as many likely records.
+tables are A x, where A adds up the cells of each answer. Of each answer a count is wanted, the most likely one, and its
+limits are known; of a hidden count only the limits. Of all files with the wanted counts the likeliest is taken: the
+least sum of costs, where the cost of a record is minus the logarithm of how common its kind is. If no file has them,
+because counts were changed one by one, the file within the limits that misses them least is taken; each record that an
+answer misses costs as much as many likely records. If no file is within the limits, they are left out.
 
 A record is *certain* if every file that fits has it: for each kind, the least x_c that fits is a further program.
 
@@ -17,7 +18,7 @@ are the likeliest file.
 *Worked case.* y = (0.9, 0.1), v = 1, m = (1, 1), one person: the records cost -0.4 and 0.4, and the file is (1, 0).
 """
 
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 import highspy
 import numpy as np
@@ -32,32 +33,43 @@ MISSED: Final = 100.0
 missed only if the other file is likelier by e^100; a much smaller cost would put the background before the tables."""
 
 
+class KnownAnswers(NamedTuple):
+    """What is known of the answers of one geounit, those of all tables one after the other; shape (n_answers,) each.
+
+    Attributes:
+        wanted: The most likely count; of no meaning where it is hidden.
+        hidden: Where no count is shown.
+        low, high: Limits of the true count; infinite where there is none.
+    """
+
+    wanted: Integers
+    hidden: Bools
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def without_limits(cls, wanted: Integers, hidden: Bools) -> Self:
+        """The same where nothing limits a count."""
+        infinite = np.full(wanted.size, np.inf)
+        return cls(wanted, hidden, -infinite, infinite)
+
+
 class FittingFiles:
     """The files of records that fit the tables of a geounit."""
 
-    def __init__(
-        self, matrix: sparse.csr_matrix, wanted: Integers, hidden: Bools, least: int, cost: Floats
-    ) -> None:
+    def __init__(self, matrix: sparse.csr_matrix, known: KnownAnswers, cost: Floats) -> None:
         """Set up the program.
 
         Args:
             matrix: 1 where a cell counts in an answer of any table; shape (n_answers, n_cells).
-            wanted: The shown counts of all answers.
-            hidden: Where none is shown.
-            least: The least that a hidden count can be.
+            known: Of all answers.
             cost: Minus the logarithm of how common each kind of record is.
         """
-        self._matrix, self._wanted, self._hidden, self._least, self._cost = (
-            matrix,
-            wanted,
-            hidden,
-            least,
-            cost,
-        )
-        # A kind of record that a shown answer of 0 would count does not exist.
-        empty = (~hidden & (wanted <= 0)).astype(np.int64)
-        self._cells = np.flatnonzero(np.asarray(matrix.T @ empty) == 0)
+        self._matrix, self._known, self._cost = matrix, known, cost
         limits = self._limits()
+        # A kind of record that an answer of 0 would count does not exist.
+        empty = (limits[1] <= 0).astype(np.int64)
+        self._cells = np.flatnonzero(np.asarray(matrix.T @ empty) == 0)
         self._solver = _solver(cost[self._cells], sparse.csc_matrix(matrix[:, self._cells]), limits)
 
     def likeliest(self) -> tuple[Integers, bool]:
@@ -92,32 +104,44 @@ class FittingFiles:
         return least
 
     def _limits(self) -> tuple[Floats, Floats]:
-        lower = np.where(self._hidden, float(self._least), self._wanted)
-        return lower, np.where(self._hidden, highspy.kHighsInf, self._wanted)
+        known = self._known
+        lower, upper = (np.where(known.hidden, end, known.wanted) for end in (known.low, known.high))
+        return lower, upper
 
     def _nearest(self) -> Integers:
         n_answers, n_cells = self._matrix.shape
-        # Two columns for what an answer misses, above and below.
+        # Two columns for what an answer misses, above and below; a hidden one has nothing to miss.
         columns = sparse.csc_matrix(
             sparse.hstack([self._matrix, -sparse.eye(n_answers), sparse.eye(n_answers)])
         )
         cost = np.concatenate([self._cost, np.full(2 * n_answers, MISSED)])
-        solution = _solved(_solver(cost, columns, self._limits(), n_whole=n_cells))
-        if solution is None:
-            raise SolverError(
-                "a reconstruction ended without an answer, although every file is allowed. Attack tables with fewer "
-                "cells."
-            )
-        return solution[:n_cells]
+        known = self._known
+        room = [
+            np.where(known.hidden, 0.0, part)
+            for part in (known.high - known.wanted, known.wanted - known.low)
+        ]
+        unlimited = np.full(n_cells + 2 * n_answers, highspy.kHighsInf)
+        # Without the limits where no file is within them: then they are not those of these tables.
+        for most in (np.concatenate([unlimited[:n_cells], *room]), unlimited):
+            solution = _solved(_solver(cost, columns, self._limits(), n_whole=n_cells, most=most))
+            if solution is not None:
+                return solution[:n_cells]
+        raise SolverError(
+            "a reconstruction ended without an answer, although every file is allowed. Attack tables with fewer cells."
+        )
 
 
 def _solver(
-    cost: Floats, matrix: sparse.csc_matrix, limits: tuple[Floats, Floats], n_whole: int | None = None
+    cost: Floats,
+    matrix: sparse.csc_matrix,
+    limits: tuple[Floats, Floats],
+    n_whole: int | None = None,
+    most: Floats | None = None,
 ) -> highspy.Highs:
-    """A program of columns from 0 up, of which the first `n_whole` (None: all) are whole numbers."""
+    """A program of columns from 0 to `most` (None: no limit), of which the first `n_whole` (None: all) are whole."""
     n_columns = matrix.shape[1]
-    unlimited = np.full(n_columns, highspy.kHighsInf)
-    program = linear_program(cost, (np.zeros(n_columns), unlimited), limits, matrix)
+    upper = np.full(n_columns, highspy.kHighsInf) if most is None else most
+    program = linear_program(cost, (np.zeros(n_columns), upper), limits, matrix)
     whole, real = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
     number = n_columns if n_whole is None else n_whole
     program.integrality_ = [whole] * number + [real] * (n_columns - number)

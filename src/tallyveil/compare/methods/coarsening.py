@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tallyveil.compare.inputs import PublicInput, TableName
 from tallyveil.compare.methods.method import CERTAIN, Method, Office
-from tallyveil.compare.published import ExactLaw, Published, PublishedTable, observed_law
+from tallyveil.compare.published import ExactLaw, Limits, Published, PublishedTable, observed_law
 from tallyveil.declared import Name
 from tallyveil.errors import ConfigError
 
@@ -63,4 +63,5 @@ class Coarsening(Method):
             left_out = name[0] in finer and name[1] not in self.below
             tables[name] = PublishedTable(true, np.ones(true.shape, dtype=np.bool_) if left_out else None)
         # Finer questions are answered nowhere: an office that coarsens does not answer about single geounits.
-        return Published(tables, observed_law(shared, tables), None, least_hidden=0)
+        limits = Limits(shared, tables, self.stated_law())
+        return Published(tables, observed_law(shared, tables), None, limits=limits)

@@ -8,6 +8,8 @@ absolute differences from the truth.
 Source: Cox 1987; Salazar-Gonzalez 2006.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 import highspy
@@ -15,11 +17,11 @@ import numpy as np
 from pydantic import Field
 from scipy import sparse
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.compare.inputs import TableName
 from tallyveil.compare.methods.method import CERTAIN, Method, Office
-from tallyveil.compare.published import Published, PublishedTable, SummedQuestions, observed_law
-from tallyveil.compare.relations import Families, Lines
+from tallyveil.compare.published import Limits, Published, PublishedTable, SummedQuestions, observed_law
+from tallyveil.compare.relations import NO_LIMIT, Families, Lines
 from tallyveil.errors import SolverError
 from tallyveil.estimation.highs import linear_program, quiet_solver
 
@@ -76,10 +78,16 @@ class ControlledRounding(Method):
         sums = shared.tables_of(finest)
         for name in shared.truth:
             published[name] = PublishedTable(tables[name] if name[0] in geolevels else sums[name])
+        bases = {
+            name: int(np.abs(tables[name] - true).max(initial=0)) // self.base + 1
+            for name, true in shared.truth.items()
+            if name[0] in geolevels
+        }
         return Published(
             published,
             observed_law(shared, published),
             SummedQuestions(finest),
+            limits=Limits(shared, published, _WithinBases(self.base, bases)),
             notes=(f"{beyond:,} counts are a base or more from the truth, because no nearer ones add up.",),
         )
 
@@ -140,3 +148,26 @@ class ControlledRounding(Method):
                 f"'{self.name}'.",
             )
         return np.asarray(multiples * self.base)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _WithinBases:
+    """Every count of the spine is less than some bases from the truth: by one, where all sums allow it.
+
+    The attacker is granted the number of each table, which the office knows. Of entities off the spine nothing is said.
+
+    Attributes:
+        base: Counts are multiples of it.
+        bases: By table of the spine, the least number of bases that is above all errors.
+    """
+
+    base: int
+    bases: Mapping[TableName, int]
+
+    def limits(self, name: TableName, published: PublishedTable) -> tuple[Floats, Floats]:
+        """As in `Support`."""
+        counts = published.counts.astype(np.float64)
+        if name not in self.bases:
+            return np.zeros(counts.shape), np.full(counts.shape, NO_LIMIT)
+        most = self.bases[name] * self.base - 1
+        return np.maximum(counts - most, 0), counts + most

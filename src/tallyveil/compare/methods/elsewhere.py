@@ -11,7 +11,7 @@ from pydantic import Field
 from tallyveil.compare.inputs import Areas, PublicInput, SharedInput, TableName
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import finest_rows, published_release
-from tallyveil.compare.published import Published, PublishedTable, observed_law
+from tallyveil.compare.published import ExactLaw, Limits, Published, PublishedTable, observed_law
 from tallyveil.errors import ConfigError, GeographyError, SchemaError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_geography
@@ -99,11 +99,12 @@ class PublishedCounts(Method):
         """As in `Method`."""
         shared = office.shared
         tables, notes = published_tables(self.path, shared.areas, shared.queries, absent=self.absent)
+        least = _least_hidden(shared, tables)
         return Published(
             tables,
             observed_law(shared, tables),
             None,
-            least_hidden=_least_hidden(shared, tables),
+            limits=None if least is None else Limits(shared, tables, ExactLaw(least)),
             notes=(ONCE, *notes),
         )
 

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from tallyveil.compare.methods.method import CERTAIN, Method, Office
-from tallyveil.compare.published import ExactLaw, Published, PublishedTable, SummedQuestions
+from tallyveil.compare.published import ExactLaw, Limits, Published, PublishedTable, SummedQuestions
 
 
 class Exact(Method):
@@ -27,4 +27,5 @@ class Exact(Method):
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
         tables = {name: PublishedTable(true) for name, true in office.shared.truth.items()}
-        return Published(tables, ExactLaw(), SummedQuestions(office.shared.counts))
+        limits = Limits(office.shared, tables, ExactLaw())
+        return Published(tables, ExactLaw(), SummedQuestions(office.shared.counts), limits=limits)

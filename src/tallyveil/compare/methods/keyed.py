@@ -15,7 +15,8 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, IntegerRows, Integers
 from tallyveil.compare.inputs import SharedInput, TableName
-from tallyveil.compare.published import IMPOSSIBLE, Published, PublishedTable
+from tallyveil.compare.published import IMPOSSIBLE, Limits, Published, PublishedTable
+from tallyveil.compare.relations import NO_LIMIT
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +93,25 @@ class Perturbation:
             logs = np.log(share)
         return np.where(possible, np.maximum(logs, IMPOSSIBLE), IMPOSSIBLE)
 
+    def limits(self, name: TableName, published: PublishedTable) -> tuple[Floats, Floats]:
+        """As in `Support`: every true count that some key changes to the published one is possible."""
+        shift = np.arange(-self._largest, self._largest + 1)
+        # The limits follow from the published count alone, and tables have few different ones.
+        values, place = np.unique(published.counts, return_inverse=True)
+        true = values[:, None] - shift
+        possible = (true >= 0) & (self._shares[self.rows(np.maximum(true, 0)), shift + self._largest] > 0)
+        low = np.where(possible, true, NO_LIMIT).min(axis=1)[place].reshape(published.counts.shape)
+        high = np.where(possible, true, -1.0).max(axis=1)[place].reshape(published.counts.shape)
+        if published.hidden is None:
+            return low, high
+        # What is left out although no count is too small to be shown says nothing.
+        least, most = 0, NO_LIMIT
+        if self.threshold:
+            count = np.arange(self.threshold + self._largest)
+            unseen = np.flatnonzero(count + self.shifts[self.rows(count)].min(axis=1) < self.threshold)
+            least, most = unseen[0], unseen[-1]
+        return np.where(published.hidden, least, low), np.where(published.hidden, most, high)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedQuestions:
@@ -162,4 +182,5 @@ def publish_with_keys(
         f"One count alone tells who knows all others in it with an advantage of up to {most} whether a record is in it "
         "(exact, from the table of changes)."
     )
-    return Published(tables, perturbation, questions, notes=(*notes, bound))
+    limits = Limits(shared, tables, perturbation)
+    return Published(tables, perturbation, questions, limits=limits, notes=(*notes, bound))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.inputs import PublicInput, SharedInput
-from tallyveil.compare.published import Law, Published
+from tallyveil.compare.published import Published, StatedLaw
 from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.release import ReleasePlan
@@ -94,7 +94,7 @@ class Method(Table):
     def publish(self, office: Office) -> Published:
         """Publish every table of the input, which `require_fit` has not refused."""
 
-    def stated_law(self) -> Law | None:
+    def stated_law(self) -> StatedLaw | None:
         """The law of its changes as far as it follows from the settings; None where it takes records to know it.
 
         Raises:

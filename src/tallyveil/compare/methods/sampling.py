@@ -14,10 +14,12 @@ from tallyveil.compare.published import (
     FALSE_ALARMS,
     IMPOSSIBLE,
     Certificate,
+    Limits,
     Published,
     PublishedTable,
     SummedQuestions,
 )
+from tallyveil.compare.relations import NO_LIMIT
 from tallyveil.declared import Exact
 
 
@@ -70,7 +72,14 @@ class Sampling(Method):
             "else their record plays no part",
             (),
         )
-        return Published(tables, self.stated_law(), SummedQuestions(weighted), certificate=certificate)
+        law = self.stated_law()
+        return Published(
+            tables,
+            law,
+            SummedQuestions(weighted),
+            certificate=certificate,
+            limits=Limits(shared, tables, law),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,16 @@ class _SampleLaw:
     def log_likelihood(self, name: TableName, true: Integers, published: PublishedTable) -> Floats:
         """As in `Law`."""
         # Weights of 1 or more: two numbers of people never have the same published count.
-        number = (2 * published.counts * self.p + self.q) // (2 * self.q)
+        number = self._sampled(published)
         same = (2 * number * self.q + self.p) // (2 * self.p) == published.counts
         logs = binom.logpmf(number, np.maximum(true, 0), self.p / self.q)
         return np.where(same & (true >= 0), np.maximum(logs, IMPOSSIBLE), IMPOSSIBLE)
+
+    def limits(self, name: TableName, published: PublishedTable) -> tuple[Floats, Floats]:
+        """As in `Support`: whoever is in the sample is there, and of others nothing is certain."""
+        number = np.where(published.shown, self._sampled(published), 0.0)
+        return number, np.where(published.shown & (self.p == self.q), number, NO_LIMIT)
+
+    def _sampled(self, published: PublishedTable) -> Integers:
+        """The number of people in the sample behind each published count."""
+        return np.asarray((2 * published.counts * self.p + self.q) // (2 * self.q))

@@ -13,7 +13,7 @@ from tallyveil.compare.inputs import SharedInput, TableName
 from tallyveil.compare.methods.method import CERTAIN, Method, Office
 from tallyveil.compare.methods.sensitive import Rules
 from tallyveil.compare.patterns import least_pattern
-from tallyveil.compare.published import ExactLaw, Published, PublishedTable, observed_law
+from tallyveil.compare.published import ExactLaw, Limits, Published, PublishedTable, observed_law
 from tallyveil.compare.relations import NO_LIMIT, Families, TableCells
 from tallyveil.declared import Exact
 
@@ -116,7 +116,7 @@ class Suppression(Method):
             tables,
             observed_law(shared, tables),
             _Withheld(shared, np.arange(shared.finest.n_areas), rules),
-            least_hidden=1,
+            limits=Limits(shared, tables, self.stated_law()),
             notes=tuple(notes),
         )
 
