@@ -10,7 +10,8 @@ from tests.conftest import write_small_inputs
 from tests.system.test_release_spine import with_spine
 
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.compare.attack_job import attack
+from tallyveil.compare.attack_job import CONTRADICT, attack
+from tallyveil.compare.claims import ATTRIBUTE
 from tallyveil.compare.job import control_of
 from tallyveil.compare.methods.topdown import with_budget
 from tallyveil.compare.outputs import write_marked
@@ -274,6 +275,15 @@ def test_an_exact_table_is_given_away(folder, command):
     assert all(row["right"] == 1 for row in said["claims"])
     ledger = (folder / "exact" / "ledger.jsonl").read_text()
     assert "true counts compared with what attackers claim" in ledger
+
+
+def test_settings_that_the_tables_contradict_prove_nothing(folder):
+    """Exact counts are no multiples of 7."""
+    method = 'method = { kind = "rounding", name = "none", base = 7 }\ntables ='
+    (folder / "false.toml").write_text(ON_TABLE.replace("tables =", method))
+    attacked = attack(folder / "false.toml", folder / "false", None, lambda words: None)
+    assert CONTRADICT in attacked.notes
+    assert set(attacked.claims.table["claim"]) <= {ATTRIBUTE}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tallyveil.compare.claims import ATTRIBUTE, HIDDEN, RECORD, claims_of, seem_
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.methods.cell_key import CellKey
 from tallyveil.compare.methods.exact import Exact
+from tallyveil.compare.methods.rounding import Rounding
 from tallyveil.compare.methods.suppression import Suppression
 
 KEY = CellKey(name="key", largest=5, variance=Fraction(3))
@@ -54,7 +55,15 @@ def test_hidden_counts_are_claimed_where_sums_tell_them(shared):
     assert (kinds == RECORD).any()
 
 
-def test_changed_counts_leave_doubt_and_prove_nothing(shared):
+def test_rounded_counts_are_claimed_where_sums_tell_them(shared):
+    kinds, right, claims = claimed(Rounding(name="nearest", base=3), shared)
+    assert (kinds == HIDDEN).sum() > 10
+    assert right[kinds == HIDDEN].all()
+    assert RECORD not in kinds
+    assert any("no record follows" in note for note in claims.notes)
+
+
+def test_changed_counts_leave_doubt_and_prove_no_record(shared):
     kinds, right, claims = claimed(KEY, shared)
     assert RECORD not in kinds
     # What follows from the limits of the changes is right; attributes are guesses.
