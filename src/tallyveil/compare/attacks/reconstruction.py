@@ -37,7 +37,8 @@ class Reconstruction(Attack):
     who: ClassVar[str] = (
         "Anybody who reads the tables of a finest geounit. Where its detailed table agrees with the others, its "
         "records are read off; else an integer program finds the likeliest file of records that fits best, within the "
-        "limits that attack (f) finds. Where noisy answers are published, the likeliest file for these is found as well."
+        "limits that attack (f) finds. Where noisy answers are published, the likeliest file for these is found as "
+        "well."
     )
     prior: ClassVar[str] = "the likeliest file of as many records as the geounit truly has"
     bounded: ClassVar[str] = (
@@ -47,8 +48,8 @@ class Reconstruction(Attack):
         "Mahloujifar and Balle 2023). It is not computed here, because κ is another for each person."
     )
     limits: ClassVar[str] = (
-        "He rebuilds one geounit after the other; other areas tell him the limits of its counts alone. Of noisy answers "
-        "he uses one query. Who uses all of them, and rebuilds all geounits at once, finds more."
+        "He rebuilds one geounit after the other; other areas tell him the limits of its counts alone. Of noisy "
+        "answers he uses one query. Who uses all of them, and rebuilds all geounits at once, finds more."
     )
     headline: ClassVar[str] = "share of records rebuilt"
     must: ClassVar[float] = 0.9
