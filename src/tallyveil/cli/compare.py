@@ -54,7 +54,7 @@ def compare(
 
 
 def _records(comparison: "Comparison") -> list[dict[str, Any]]:
-    from tallyveil.compare.page import columns_of
+    from tallyveil.compare.columns import columns_of
 
     columns = columns_of(comparison)
     return [
@@ -64,7 +64,8 @@ def _records(comparison: "Comparison") -> list[dict[str, Any]]:
 
 
 def _show(comparison: "Comparison", page: Path) -> None:
-    from tallyveil.compare.page import ABSENT, columns_of
+    from tallyveil.compare.columns import columns_of
+    from tallyveil.compare.page import ABSENT
 
     columns = columns_of(comparison)
     console = not_private_screen()
