@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from tallyveil.arrays import Int32s, Integers, Uint16s, Words
 from tallyveil.kernels.compiled import inlined, njit
+from tallyveil.kernels.vectors import first_at_least
 
 
 class LaneBlocks(NamedTuple):
@@ -443,16 +444,9 @@ def refine(
         # The first of the two words of the block; the second serves the third step.
         word = words[2 * i] & mask
         # A binary search: most cells hold a boundary or two, those of the tails or of a wide law many.
-        low = np.int64(starts[cell])
-        high = np.int64(starts[cell + 1])
-        end = high
+        end = np.int64(starts[cell + 1])
         # The first boundary of the cell that the word does not pass
-        while low < high:
-            middle = (low + high) // 2
-            if fractions[middle] < word:
-                low = middle + 1
-            else:
-                high = middle
+        low = first_at_least(fractions, np.int64(starts[cell]), end, word)
         # The word equals a boundary as far as its digits go, or lies where no boundaries are stored.
         if (
             (low < end and fractions[low] == word)
