@@ -79,7 +79,7 @@ def least_pattern(
     if seconds <= 0:
         return pattern(proved=False)
     limited = False
-    members = _members(lines, counts.size)
+    members = lines.matrix(counts.size, whole=1.0)
     touching = sparse.csr_matrix(members.T)
     rows = _rows(members, primary, candidates)
     cuts: list[Integers] = []
@@ -121,15 +121,13 @@ def _followed(
     return (known, True) if known.any() else follows(counts, lines, hidden, safe, least, seconds)
 
 
-def _members(lines: Lines, n_counts: int) -> sparse.csr_matrix:
-    """1 where a count stands on a line, as whole or part; shape (n_lines, n_counts)."""
-    rows = np.concatenate([lines.line, np.arange(lines.n_lines)])
-    columns = np.concatenate([lines.parts, lines.wholes])
-    return sparse.csr_matrix((np.ones(rows.size), (rows, columns)), shape=(lines.n_lines, n_counts))
-
-
 def _rows(members: sparse.csr_matrix, primary: Bools, candidates: Bools) -> tuple[sparse.csr_matrix, Floats]:
-    """Rows of the program, over the counts that may be hidden further, and the least value of each."""
+    """Rows of the program, over the counts that may be hidden further, and the least value of each.
+
+    Args:
+        members: 1 where a count stands on a line; shape (n_lines, n_counts).
+        primary, candidates: Counts that are hidden anyway, and those that may be hidden.
+    """
     free = sparse.csr_matrix(members @ sparse.diags_array((candidates & ~primary).astype(np.float64)))
     free.eliminate_zeros()
     n_hidden = members @ primary
@@ -225,10 +223,7 @@ class _Tables:
     """Whole tables that agree with everything that is shown, as differences from the true one."""
 
     def __init__(self, counts: Integers, lines: Lines, hidden: Bools, least: int, seconds: float) -> None:
-        signs = np.concatenate([np.ones(lines.parts.size), -np.ones(lines.n_lines)])
-        rows = np.concatenate([lines.line, np.arange(lines.n_lines)])
-        columns = np.concatenate([lines.parts, lines.wholes])
-        matrix = sparse.csr_matrix((signs, (rows, columns)), shape=(lines.n_lines, counts.size))[:, hidden]
+        matrix = lines.matrix(counts.size, whole=-1.0)[:, hidden]
         self._matrix = sparse.csc_matrix(matrix[np.diff(matrix.indptr) > 0])
         self._hidden, self._seconds = hidden, seconds
         true = counts[hidden].astype(np.float64)

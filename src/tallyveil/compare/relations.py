@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.compare.inputs import SharedInput, TableName, answer_matrix
@@ -42,6 +43,19 @@ class Lines:
     def n_lines(self) -> int:
         """Number of lines."""
         return int(self.wholes.size)
+
+    @property
+    def members(self) -> tuple[Integers, Integers]:
+        """Every count on every line, as the line and the number of the count: first all parts, then all wholes."""
+        return (
+            np.concatenate([self.line, np.arange(self.n_lines)]),
+            np.concatenate([self.parts, self.wholes]),
+        )
+
+    def matrix(self, n_counts: int, whole: float) -> sparse.csr_matrix:
+        """1 where a count is a part of a line, and `whole` where it is the whole; shape (n_lines, n_counts)."""
+        values = np.concatenate([np.ones(self.parts.size), np.full(self.n_lines, whole)])
+        return sparse.csr_matrix((values, self.members), shape=(self.n_lines, n_counts))
 
     def touching(self, counts: Bools) -> "Lines":
         """The lines on which any of these counts stands."""

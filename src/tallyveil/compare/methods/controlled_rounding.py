@@ -110,10 +110,7 @@ class ControlledRounding(Method):
         )
         # Between the two multiples the difference is linear: what a step up costs, or saves.
         step = np.where(fixed, 0, np.abs(above * self.base - counts) - np.abs(below * self.base - counts))
-        signs = np.concatenate([np.ones(lines.parts.size), -np.ones(lines.n_lines)])
-        rows = np.concatenate([lines.line, np.arange(lines.n_lines)])
-        columns = np.concatenate([lines.parts, lines.wholes])
-        sums = sparse.csc_matrix((signs, (rows, columns)), shape=(lines.n_lines, n_counts))
+        sums = lines.matrix(n_counts, whole=-1.0)
         # Steps up and down beyond the two; no count falls below zero.
         beyond = np.where(fixed, 0.0, highspy.kHighsInf)
         program = linear_program(

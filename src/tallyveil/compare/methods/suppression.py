@@ -185,9 +185,7 @@ def _hide_beside(shared: SharedInput, hidden: dict[TableName, Bools]) -> bool:
     known = flags & (low == high)
     further = np.zeros_like(flags)
     for block in cells.blocks():
-        lines = block.touching(known)
-        member = np.concatenate([lines.parts, lines.wholes])
-        line = np.concatenate([lines.line, np.arange(lines.n_lines)])
+        line, member = block.touching(known).members
         # Only counts above zero that are shown can be hidden; the smallest of each line comes first.
         able = ~flags[member] & (counts[member] > 0)
         order = np.lexsort((counts[member][able], line[able]))
