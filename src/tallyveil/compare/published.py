@@ -45,6 +45,12 @@ class PublishedTable:
         hidden = None if self.hidden is None else self.hidden[areas, answers]
         return PublishedTable(self.counts[areas, answers], hidden, self.stand_in)
 
+    def repeated(self, times: int) -> "PublishedTable":
+        """Answers picked by `at`, each so many times side by side, for as many true counts; shape (n_counts, times)."""
+        shape = (self.counts.size, times)
+        hidden = None if self.hidden is None else np.broadcast_to(self.hidden[:, None], shape)
+        return PublishedTable(np.broadcast_to(self.counts[:, None], shape), hidden, self.stand_in)
+
 
 class Law(Protocol):
     """How likely a published count is, given the true one: what a tuned attacker knows of a method."""

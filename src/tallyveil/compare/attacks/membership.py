@@ -26,7 +26,7 @@ from scipy.stats import nbinom, poisson
 from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, coin_findings, interval
 from tallyveil.compare.losses import group_query
-from tallyveil.compare.published import FALSE_ALARMS, Certificate, Law, Published, PublishedTable
+from tallyveil.compare.published import FALSE_ALARMS, Certificate, Law, Published
 from tallyveil.schema.query_group import QueryGroup
 
 MOST_OTHERS: Final = 80
@@ -188,10 +188,8 @@ def _likelihood(
     table = tossed.tables[name].at(geounits, answers)
 
     def logs(counts: Integers) -> Floats:
-        shape = (answers.size, counts.size)
-        hidden = None if table.hidden is None else np.broadcast_to(table.hidden[:, None], shape)
-        shown = PublishedTable(np.broadcast_to(table.counts[:, None], shape), hidden)
-        return law.log_likelihood(name, np.broadcast_to(counts, shape), shown)
+        supposed = np.broadcast_to(counts, (answers.size, counts.size))
+        return law.log_likelihood(name, supposed, table.repeated(counts.size))
 
     return logs
 

@@ -172,9 +172,7 @@ def most_likely(law: Law, name: TableName, published: PublishedTable, low: Float
     nearest = np.clip(published.counts, low, high)
     between = np.minimum(low[:, None] + np.arange(width + 1), high[:, None])
     true = np.column_stack([nearest, between]).astype(np.int64)
-    hidden = None if published.hidden is None else np.broadcast_to(published.hidden[:, None], true.shape)
-    beside = PublishedTable(np.broadcast_to(published.counts[:, None], true.shape), hidden)
-    likeliest = law.log_likelihood(name, true, beside).argmax(axis=1)
+    likeliest = law.log_likelihood(name, true, published.repeated(true.shape[1])).argmax(axis=1)
     return np.asarray(true[np.arange(likeliest.size), likeliest])
 
 
