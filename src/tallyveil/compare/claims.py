@@ -261,17 +261,15 @@ def _hidden(published: Published) -> _Rows:
     limits = published.limits
     if limits is None:
         return []
-    hidden = limits.stated[0] < limits.stated[1]
-    if not hidden.any():
-        return []
     low, high = limits.narrowed
+    follows = limits.hidden & (low == high)
     shared = limits.shared
     claims = []
     for name in limits.cells.names:
         numbers = limits.cells.numbers(name)
         areas = shared.areas_named(name[0])
         labels = next(query for query in shared.queries if query.name == name[1]).labels()
-        for place, answer in np.argwhere((hidden & (low == high))[numbers]).tolist():
+        for place, answer in np.argwhere(follows[numbers]).tolist():
             count = int(low[numbers[place, answer]])
             claims.append(
                 (

@@ -112,6 +112,12 @@ class Limits:
             [high.ravel() for _, high in parts]
         )
 
+    @property
+    def hidden(self) -> Bools:
+        """Which true counts their own published counts do not tell exactly."""
+        low, high = self.stated
+        return np.asarray(low < high)
+
     @cached_property
     def narrowed(self) -> tuple[Floats, Floats]:
         """The limits after interval arithmetic along all sums of tables, geolevels and families of entities."""

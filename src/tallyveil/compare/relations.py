@@ -133,6 +133,10 @@ class TableCells:
         shape = self.shared.truth[name].shape
         return np.asarray(self.offsets[name] + np.arange(shape[0] * shape[1]).reshape(shape))
 
+    def joined(self, tables: Mapping[TableName, NDArray[Any]]) -> NDArray[Any]:
+        """What some tables have of each count, as one vector."""
+        return np.concatenate([tables[name].ravel() for name in self.names])
+
     def narrowed(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Limits of all counts after interval arithmetic along all lines; the arguments are not changed."""
         return _narrowed(self.blocks(), low, high)

@@ -56,11 +56,11 @@ class HiddenCounts(Attack):
         return self.headline_of(self._recovered(targets, Limits(shared, tables, ExactLaw())))
 
     def _recovered(self, targets: Targets, limits: Limits) -> list[Finding]:
-        hidden = limits.stated[0] < limits.stated[1]
+        hidden = limits.hidden
         if not hidden.any():
             return []
         low, high = limits.narrowed
-        true = np.concatenate([targets.shared.truth[name].ravel() for name in limits.cells.names])
+        true = limits.cells.joined(targets.shared.truth)
         small = hidden & (true > 0) & (true <= 2)
         # Limits that the truth is outside of, as of settings that are not those of the tables, are no knowledge.
         inside = (low <= true) & (true <= high)

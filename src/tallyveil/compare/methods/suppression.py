@@ -179,8 +179,7 @@ def _hide_beside(shared: SharedInput, hidden: dict[TableName, Bools]) -> bool:
         Whether anything was hidden.
     """
     cells = TableCells(shared, with_entities=False)
-    counts = np.concatenate([shared.truth[name].ravel() for name in cells.names])
-    flags = np.concatenate([hidden[name].ravel() for name in cells.names])
+    counts, flags = cells.joined(shared.truth), cells.joined(hidden)
     low, high = cells.narrowed(np.where(flags, 1.0, counts), np.where(flags, NO_LIMIT, counts))
     known = flags & (low == high)
     further = np.zeros_like(flags)
