@@ -11,7 +11,7 @@ from tests.attacks.statistics import area_under_curve, power_at
 from tests.attacks.worlds import World, as_array, published, release_of
 
 import tallyveil
-from tallyveil.compare.attacks.membership import presence_scores
+from tallyveil.compare.attacks.presence import presence_scores
 from tallyveil.compare.attacks.record_files import FittingFiles, KnownAnswers, likeliest_file
 from tallyveil.compare.inputs import answer_matrix
 

@@ -9,7 +9,7 @@ from tests.attacks.budgets import people_schema
 from tests.attacks.linkage import alone, link, uncommon
 from tests.attacks.worlds import World
 
-from tallyveil.compare.attacks.membership import presence_scores
+from tallyveil.compare.attacks.presence import presence_scores
 from tallyveil.schema.schema import schema_from_mapping
 
 SCHEMA = schema_from_mapping(people_schema())

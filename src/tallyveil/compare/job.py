@@ -17,7 +17,7 @@ from tallyveil.compare.attacks.attack import Attack, Finding, Targets, over_draw
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
 from tallyveil.compare.attacks.linkage import Linkage
-from tallyveil.compare.attacks.membership import Membership
+from tallyveil.compare.attacks.presence import Presence
 from tallyveil.compare.attacks.questions import RepeatedQuestions
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
 from tallyveil.compare.attacks.reconstruction import Reconstruction
@@ -59,7 +59,7 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     Reconstruction(),
     Linkage(),
     HiddenCounts(),
-    Membership(),
+    Presence(),
 )
 """Every attack, in the order of the page."""
 

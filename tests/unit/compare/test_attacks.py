@@ -12,7 +12,7 @@ from tallyveil.compare.attacks.attack import over_draws
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
 from tallyveil.compare.attacks.linkage import Linkage
-from tallyveil.compare.attacks.membership import Membership
+from tallyveil.compare.attacks.presence import Presence
 from tallyveil.compare.attacks.questions import RepeatedQuestions
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
 from tallyveil.compare.attacks.reconstruction import Reconstruction
@@ -72,14 +72,13 @@ def many():
     return targets_of(small_input(1920))
 
 
-def test_membership_is_told_from_exact_tables_and_less_from_changed_ones(many):
+def test_presence_is_told_from_exact_tables_and_less_from_changed_ones(many):
     advantage = "advantage from the tables"
     exact, nothing, keys = (
-        found(Membership(), method, many)[advantage]
-        for method in (Exact(name="exact"), Nothing(name="x"), KEY)
+        found(Presence(), method, many)[advantage] for method in (Exact(name="exact"), Nothing(name="x"), KEY)
     )
-    assert exact.low > Membership.must
-    bits = found(Membership(), KEY, many)["bits from the tables"]
+    assert exact.low > Presence.must
+    bits = found(Presence(), KEY, many)["bits from the tables"]
     assert 0 < bits.low < bits.value < bits.high < 1
     assert abs(nothing.value) < 0.15
     assert nothing.value < keys.value < exact.value

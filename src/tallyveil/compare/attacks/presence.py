@@ -47,7 +47,7 @@ SECOND: Final = (0.0, 0.25, 0.5, 1.0)
 be counted twice."""
 
 
-class Membership(Attack):
+class Presence(Attack):
     """Who wants to know whether a rare record is in the data."""
 
     name: ClassVar[str] = "presence of a rare record"
