@@ -65,15 +65,13 @@ def _records(comparison: "Comparison") -> list[dict[str, Any]]:
 
 def _show(comparison: "Comparison", page: Path) -> None:
     from tallyveil.compare.columns import columns_of
-    from tallyveil.compare.page import ABSENT
 
     columns = columns_of(comparison)
     console = not_private_screen()
     for result in comparison.results:
         table = plain_table(texts=(result.method.name,), numbers=("",))
         for column in columns:
-            value = column.value(result)
-            table.add_row(column.title, ABSENT if value is None else column.text(value))
+            table.add_row(column.title, column.written(result))
         console.print(table)
     for attack, why in comparison.refused.items():
         console.print(f"Not shown: {attack}. {why}")

@@ -9,7 +9,8 @@ import polars as pl
 from tallyveil.accounting.numbers import at_most
 from tallyveil.arrays import Bools
 from tallyveil.compare.claims import ATTRIBUTE, HIDDEN, RECORD, banded
-from tallyveil.compare.page import ABSENT, finding_texts
+from tallyveil.compare.columns import ABSENT
+from tallyveil.compare.page import finding_texts
 from tallyveil.compare.results import Attacked
 from tallyveil.report.page import SummaryPoint, write_page
 from tallyveil.report.wording import name_title, percent

@@ -15,6 +15,9 @@ FEWEST_TRIED: Final = 50
 """People from which a share is compared between methods: an interval of 95 % is then 29 points wide or less. At half as
 many it is up to 41 points wide. How many surprising guesses an attacker makes depends on the method."""
 
+ABSENT: Final = "–"
+"""Stands where a method has no number."""
+
 OFTEN_GUESSED: Final = ("share of records rebuilt", "people confirmed")
 """Measures of which an attacker has much without any table. That is taken off in the director's table."""
 
@@ -26,7 +29,7 @@ class Column:
     Attributes:
         title: Heading.
         value: The number of a method; None where it has none.
-        text: How it is written.
+        text: How a number is written.
         less: What a smaller number is called in a sentence.
         finding: Of the attack that the number is from; None for losses.
     """
@@ -37,8 +40,16 @@ class Column:
     less: str
     finding: Callable[[MethodResult], Finding | None] | None = None
 
+    def written(self, result: MethodResult) -> str:
+        """The number of a method as it is written."""
+        value = self.value(result)
+        return ABSENT if value is None else self.text(value)
+
     def ranked(self, result: MethodResult) -> float | None:
-        """The number by which methods are compared: none below 0; None where it has none, or of too few people."""
+        """The number by which methods are compared, with 0 for a negative one.
+
+        None where the method has no number or is shown unranked, and where too few people were tried.
+        """
         value = self.value(result)
         item = None if self.finding is None else self.finding(result)
         if value is None or result.method.unranked or (item is not None and item.tried < FEWEST_TRIED):

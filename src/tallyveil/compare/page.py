@@ -11,6 +11,7 @@ from typing import Any, Final
 from tallyveil.accounting.numbers import at_most
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.columns import (
+    ABSENT,
     FEWEST_TRIED,
     Column,
     best_finding,
@@ -31,7 +32,6 @@ from tallyveil.version import VERSION
 from tallyveil.words.listing import listed
 
 PAGE: Final = "comparison.html"
-ABSENT: Final = "–"
 
 SIMILAR: Final = 0.25
 """Part of the larger loss by which two methods at a similar loss may differ. At twice it one may lose twice as much."""
@@ -203,9 +203,6 @@ def _tables(comparison: Comparison, columns: Sequence[Column]) -> list[dict[str,
     """The director's table in two parts: what users lose, and what attackers gain."""
     results = comparison.results
 
-    def texts(result: MethodResult, part: Sequence[Column]) -> list[str]:
-        return [ABSENT if (value := column.value(result)) is None else column.text(value) for column in part]
-
     def bounds(result: MethodResult) -> list[str]:
         certificate = result.certificate
         both = (None, None) if certificate is None else (certificate.advantage, certificate.power)
@@ -217,7 +214,10 @@ def _tables(comparison: Comparison, columns: Sequence[Column]) -> list[dict[str,
         {
             "title": "What users lose",
             "headings": [*(column.title for column in losses), "time to publish"],
-            "rows": [[*texts(result, losses), duration(result.seconds)] for result in results],
+            "rows": [
+                [*(column.written(result) for column in losses), duration(result.seconds)]
+                for result in results
+            ],
         },
         {
             "title": "What attackers gain",
@@ -226,7 +226,7 @@ def _tables(comparison: Comparison, columns: Sequence[Column]) -> list[dict[str,
                 "bound on (a)",
                 "bound on caught at 1 % false alarms (g)",
             ],
-            "rows": [[*texts(result, gains), *bounds(result)] for result in results],
+            "rows": [[*(column.written(result) for column in gains), *bounds(result)] for result in results],
         },
     ]
 
