@@ -329,7 +329,7 @@ def _attack(attack: Attack, comparison: Comparison) -> dict[str, Any]:
         "who": attack.who,
         "prior": attack.prior,
         "bounded": attack.bounded,
-        "limits": attack.limits,
+        "reading": attack.reading,
         "such": " ".join(_such(attack, comparison)),
         "headline": attack.headline,
         "exact": ABSENT if exact is None else number_text(exact),

@@ -248,7 +248,7 @@ class Attack:
         who: The attacker and what he knows, in sentences.
         prior: What he would guess without the tables.
         bounded: Which bound applies, in sentences.
-        limits: How to read its numbers, and what a stronger attacker would use, in sentences.
+        reading: How to read its numbers, and what a stronger attacker would use, in sentences.
         headline: The measure that the page shows in figures.
     """
 
@@ -257,7 +257,7 @@ class Attack:
     who: ClassVar[str]
     prior: ClassVar[str]
     bounded: ClassVar[str]
-    limits: ClassVar[str]
+    reading: ClassVar[str]
     headline: ClassVar[str]
     must: ClassVar[float]
     """Least value of the headline on exact tables; an attack below it is not shown."""

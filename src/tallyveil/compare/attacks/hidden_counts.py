@@ -34,7 +34,7 @@ class HiddenCounts(Attack):
         "Where a method was audited, this proves that hidden counts do not follow exactly from some tables; see the "
         "method."
     )
-    limits: ClassVar[str] = (
+    reading: ClassVar[str] = (
         "He narrows limits along one sum after the other; integer programs over all tables might find more. Swapping, "
         "TopDown and SafeTab limit no count, so that he has nothing to begin with."
     )

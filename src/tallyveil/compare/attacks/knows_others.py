@@ -41,7 +41,7 @@ class KnowsOthers(Attack):
         "exists, or none with a small delta; cell keys and random rounding state that of one count. The bound of "
         "permutation swapping is about who lives where, and not about a record that changes its value."
     )
-    limits: ClassVar[str] = (
+    reading: ClassVar[str] = (
         "Where a table that tells the two records apart is exact for any area with the person, 1.00 follows by "
         "subtraction. A total does not tell them apart, and may be exact. He adds up what single answers say, although "
         "answers of nested areas are not independent. Noise of noisy answers is drawn anew for each person, so that "

@@ -35,7 +35,7 @@ class Linkage(Attack):
     bounded: ClassVar[str] = (
         "As for (d): none for a share of people; for one person 1 − β(κ), which is not computed here."
     )
-    limits: ClassVar[str] = (
+    reading: ClassVar[str] = (
         "His records are those of (d), with all that (d) leaves out. Read how many of the rare are confirmed beside "
         "how many of his surprising names are right, and how many of all people he confirms beside the share that "
         "needs no tables."

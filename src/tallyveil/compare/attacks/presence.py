@@ -62,7 +62,7 @@ class Presence(Attack):
         "TopDown, SafeTab and sampling: the bound of (a), which is about a stronger attacker, and one of the share "
         "that is caught. No bound here is about whether a person is counted at all where a total is exact."
     )
-    limits: ClassVar[str] = (
+    reading: ClassVar[str] = (
         "Whether somebody is counted at all is not asked: the person is in the data either way. Of noisy answers he "
         "uses those of one query in the geounit; who uses all of them finds more."
     )

@@ -35,7 +35,7 @@ class RepeatedQuestions(Attack):
     )
     prior: ClassVar[str] = "always answering 0"
     bounded: ClassVar[str] = "TopDown: questions cost nothing more, for all are answered from one release."
-    limits: ClassVar[str] = (
+    reading: ClassVar[str] = (
         "He takes the mean of what is answered, to the nearest whole number, and does not use the law of the changes. "
         "Noisy answers that a release publishes beside its tables are not used. An office that refuses some questions "
         "is safer than shown."

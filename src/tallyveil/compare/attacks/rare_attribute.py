@@ -55,7 +55,7 @@ class RareAttribute(Attack):
         "None for these people; the bound of (a) is for what a person's own record tells. What is learnt here from the "
         "records of people around counts as well, and no method can prevent it that publishes anything of them."
     )
-    limits: ClassVar[str] = (
+    reading: ClassVar[str] = (
         "A gain below zero protects nobody: the attacker is misled on the mean, and counts as 0 here where methods are "
         "compared. From noisy answers he uses those of one query in the person's own geounit, which had a part of the "
         "budget; least squares over all noisy answers would tell more."

@@ -47,7 +47,7 @@ class Reconstruction(Attack):
         "1 − β(κ), where β is the trade-off function of the release (Balle, Cherubin and Hayes 2022; Hayes, "
         "Mahloujifar and Balle 2023). It is not computed here, because κ is another for each person."
     )
-    limits: ClassVar[str] = (
+    reading: ClassVar[str] = (
         "He rebuilds one geounit after the other; other areas tell him the limits of its counts alone. Of noisy "
         "answers he uses one query. Who uses all of them, and rebuilds all geounits at once, finds more."
     )
