@@ -77,7 +77,8 @@ from tallyveil.version import VERSION
 REASON: Final = "true counts compared with what attackers claim; the results reveal them"
 
 CONTRADICT: Final = (
-    "The tables are not what the method of the file can publish, so that no count follows from its settings."
+    "The tables contradict what the file says or leaves to be supposed of the method, so that no hidden count follows "
+    "from them."
 )
 
 

@@ -50,7 +50,7 @@ class Dot:
         risk: What the attacker gains, further up is worse.
         low, high: Ends of the interval of the risk.
         bound: A proved bound of the risk; None where there is none.
-        is_ranked: Whether the broken line may have it. Other dots are hollow.
+        is_ranked: Whether the broken line may join it. Other dots are hollow.
     """
 
     number: int

@@ -175,7 +175,7 @@ FALSE_ALARMS: Final = 0.01
 """Rate of false alarms at which power is stated, the usual one for attacks on membership."""
 
 EMPTY: Final = 0.9995
-"""A bound above this is written as 1 by three digits, and lets the attacker be right nearly always."""
+"""A bound above this is 1 to three digits: it allows an attacker who is nearly always right."""
 
 
 def is_empty(bound: float) -> bool:
@@ -187,7 +187,7 @@ def is_empty(bound: float) -> bool:
 class Certificate:
     """A proved bound on what anybody can learn.
 
-    Beside what is exact it speaks of two data sets that agree on that.
+    Where some counts are published exactly, it compares only data sets that agree on these counts.
 
     Attributes:
         advantage: The most by which knowing everybody else and the answers raises the chance of telling two records
@@ -197,8 +197,8 @@ class Certificate:
             are taken for it; rounded up. None in the same case.
         epsilon: What is proved, in words: at the delta of the release, rounded up, and for which two data sets.
         invariants: What is published exactly, outside the bound.
-        advantage_of_places: The most for telling which of two records lives where, rounded up; None where the bound is
-            about a record that changes its value.
+        advantage_of_places: The same as `advantage`, for telling which of two households lives where; rounded up. None
+            where the bound is about a record that changes its value.
     """
 
     advantage: float | None

@@ -52,7 +52,7 @@ class Comparison:
         results: Of every method, in the order of the file.
         power: By attack, its headline on exact tables and on a release with an epsilon of 1000.
         control: Budget of that release: an epsilon of 1000, or the largest that can be drawn.
-        at_risk: By attack that is about certain people, how many of them the input has.
+        at_risk: By attack, how many people of the input it is about; attacks that are about anybody are left out.
         shown_attacks: Attacks that succeeded where they must, in the order of the page.
         refused: Those that did not, each with a sentence.
         seconds: Processor seconds of everything.

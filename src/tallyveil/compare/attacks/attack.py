@@ -275,7 +275,7 @@ class Attack:
         """
 
     def number_at_risk(self, targets: Targets) -> int | None:
-        """Number of people in the whole input whom the attack is about; None where it is not about certain people."""
+        """Number of people in the whole input whom the attack is about; None where it is about anybody."""
         return None
 
     def power(self, targets: Targets, findings: Sequence[Finding]) -> float | None:
@@ -364,7 +364,7 @@ def bits_of_coin(right: float) -> float:
 
 
 def coin_findings(attack: str, source: str, right: float, tried: int, bound: float | None) -> list[Finding]:
-    """What guesses of fair coins gained: the share that was right, the advantage, and bits, with their intervals.
+    """How well somebody guesses fair coins: the share of right guesses, the advantage, and bits, with their intervals.
 
     Args:
         attack: Its name.

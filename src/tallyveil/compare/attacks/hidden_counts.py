@@ -31,8 +31,8 @@ class HiddenCounts(Attack):
     )
     prior: ClassVar[str] = "none of the hidden counts is known"
     bounded: ClassVar[str] = (
-        "Where a method was audited, this proves that hidden counts do not follow exactly from some tables; see the "
-        "method."
+        "None for what is not suppressed. Secondary suppression audits its tables, family by family, and proves for "
+        "single families that no hidden count follows exactly from them; see the method."
     )
     reading: ClassVar[str] = (
         "He narrows limits along one sum after the other; integer programs over all tables might find more. Swapping, "

@@ -32,20 +32,21 @@ class KnowsOthers(Attack):
     letter: ClassVar[str] = "a"
     who: ClassVar[str] = (
         "Knows every record but one, and two records one of which is this person's; they differ in one attribute, and "
-        "a fair coin chose. He is the attacker who knows most. For what a block tells he needs to know only who else "
-        "is in two of its cells."
+        "a fair coin chose. No other attacker here knows so much. To use what is published of a block, he needs to "
+        "know only who else is in two of its cells."
     )
     prior: ClassVar[str] = "an even chance"
     bounded: ClassVar[str] = (
-        "TopDown, SafeTab and sampling: an advantage that no attacker exceeds, whatever he knows. Others: none below 1 "
-        "exists, or none with a small delta; cell keys and random rounding state that of one count. The bound of "
-        "permutation swapping is about who lives where, and not about a record that changes its value."
+        "TopDown, SafeTab and sampling: an advantage that no attacker exceeds, whatever he knows. For most others no "
+        "bound below 1 exists, or no finite epsilon with a small delta; each method says what is known. Cell keys and "
+        "random rounding state the bound for one count alone. The bound of permutation swapping is about who lives "
+        "where, and not about a record that changes its value."
     )
     reading: ClassVar[str] = (
-        "Where a table that tells the two records apart is exact for any area with the person, 1.00 follows by "
-        "subtraction. A total does not tell them apart, and may be exact. He adds up what single answers say, although "
-        "answers of nested areas are not independent. Noise of noisy answers is drawn anew for each person, so that "
-        "the mean is over releases."
+        "Where a table that tells the two records apart is exact for any area with the person, an advantage of 1.00 "
+        "follows by subtraction. A total does not tell them apart, and may be exact. He adds up what single answers "
+        "say, although answers of nested areas are not independent. The noise of noisy answers is drawn anew for each "
+        "person, so that what is measured is a mean over releases."
     )
     headline: ClassVar[str] = "advantage"
     must: ClassVar[float] = 0.99

@@ -3,8 +3,8 @@
 `record_files` has the program. The likeliest of the files that fit is taken, under what is known of the area below the
 root. Where a method limits how far counts are from the truth, each answer of the geounit has the limits that all tables
 of all areas leave, as in attack (f), and in them the count that is most likely under the law of the method is wanted.
-From other methods the published counts are. From a release with noisy answers a second attacker takes the likeliest
-file for the noisy cells of the geounit.
+Where a method sets no limits, the published counts are wanted. From a release with noisy answers a second attacker
+takes the likeliest file for the noisy cells of the geounit.
 
 A record counts as rebuilt if the geounit has it. Each true record counts once.
 """
@@ -43,13 +43,15 @@ class Reconstruction(Attack):
     prior: ClassVar[str] = "the likeliest file of as many records as the geounit truly has"
     bounded: ClassVar[str] = (
         "None for a share of the records, which follows from how common records are as well. For one person there is "
-        "one: who would guess right with probability κ before, whatever he knows of others, guesses right with at most "
-        "1 − β(κ), where β is the trade-off function of the release (Balle, Cherubin and Hayes 2022; Hayes, "
-        "Mahloujifar and Balle 2023). It is not computed here, because κ is another for each person."
+        "one: somebody who would guess right with probability κ before the release, whatever he knows of others, "
+        "guesses right after it with probability 1 − β(κ) at most, where β is the trade-off function of the release "
+        "(Balle, Cherubin and Hayes 2022; Hayes, Mahloujifar and Balle 2023). It is not computed here, because κ is "
+        "another for each person."
     )
     reading: ClassVar[str] = (
-        "He rebuilds one geounit after the other; other areas tell him the limits of its counts alone. Of noisy "
-        "answers he uses one query. Who uses all of them, and rebuilds all geounits at once, finds more."
+        "He rebuilds one geounit after the other; of other areas he uses only what they say about the limits of its "
+        "counts. Of noisy answers he uses one query. Who uses all of them, and rebuilds all geounits at once, finds "
+        "more."
     )
     headline: ClassVar[str] = "share of records rebuilt"
     must: ClassVar[float] = 0.9

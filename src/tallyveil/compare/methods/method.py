@@ -45,7 +45,7 @@ SMALL_DELTA: Final = (
     "No finite epsilon with a small delta exists: empty cells stay empty, so that for some data one record is seen "
     "with a probability that is not small."
 )
-"""Of methods that change at random all counts but 0."""
+"""Of methods that change counts at random and leave 0 as it is."""
 
 
 class Method(Table):
@@ -104,7 +104,7 @@ class Method(Table):
 
     @property
     def unranked(self) -> str | None:
-        """Why it is shown and left out of all comparisons of methods, in a sentence; None for all others."""
+        """Why it is shown without being compared with other methods, in a sentence; None where it is compared."""
         return None
 
     @property

@@ -43,7 +43,7 @@ class Sampling(Method):
     @property
     def unranked(self) -> str:
         """As in `Method`."""
-        return f"a sample publishes {self.share} of the people as they are, which no mean over people shows"
+        return f"a sample publishes {self.share} of the people as they are, and means over all people do not show that"
 
     def stated_law(self) -> "_SampleLaw":
         """As in `Method`."""
