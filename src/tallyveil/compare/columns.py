@@ -6,6 +6,13 @@ from functools import partial
 from typing import Final
 
 from tallyveil.compare.attacks.attack import Finding
+from tallyveil.compare.attacks.hidden_counts import HiddenCounts
+from tallyveil.compare.attacks.knows_others import KnowsOthers
+from tallyveil.compare.attacks.linkage import Linkage
+from tallyveil.compare.attacks.presence import Presence
+from tallyveil.compare.attacks.questions import RepeatedQuestions
+from tallyveil.compare.attacks.rare_attribute import RareAttribute
+from tallyveil.compare.attacks.reconstruction import Reconstruction
 from tallyveil.compare.inputs import Areas, SharedInput
 from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, GAP, value_of
 from tallyveil.compare.results import Comparison, MethodResult
@@ -203,10 +210,10 @@ def columns_of(comparison: Comparison) -> tuple[Column, ...]:
             )
         )
     by_attack: dict[str, list[tuple[str, str, Callable[[float], str], str]]] = {
-        "knows everybody else": [
+        KnowsOthers.name: [
             ("(a) advantage", "advantage", number_text, "less advantage for who knows all others")
         ],
-        "attribute of the rare": [
+        RareAttribute.name: [
             ("(b) bits", "bits gained", number_text, "fewer bits on rare people"),
             ("(b) rare guessed", "rare people guessed", percent, "fewer rare people guessed"),
             (
@@ -216,7 +223,7 @@ def columns_of(comparison: Comparison) -> tuple[Column, ...]:
                 "fewer surprising guesses right",
             ),
         ],
-        "repeated questions": [
+        RepeatedQuestions.name: [
             (
                 "(c) exact after 200, where questions are answered",
                 "counts found exactly after 200",
@@ -224,7 +231,7 @@ def columns_of(comparison: Comparison) -> tuple[Column, ...]:
                 "fewer counts found by questions",
             )
         ],
-        "records rebuilt": [
+        Reconstruction.name: [
             (
                 "(d) records read off or rebuilt",
                 "share of records rebuilt",
@@ -232,15 +239,15 @@ def columns_of(comparison: Comparison) -> tuple[Column, ...]:
                 "fewer records read off or rebuilt",
             )
         ],
-        "names for records": [
+        Linkage.name: [
             ("(e) rare confirmed", "rare people confirmed", percent, "fewer rare people confirmed"),
             ("(e) surprising names right", "surprising names right", percent, "fewer surprising names right"),
             ("(e) people confirmed", "people confirmed", percent, "fewer people confirmed"),
         ],
-        "hidden counts": [
+        HiddenCounts.name: [
             ("(f) hidden counts found", "hidden counts found exactly", percent, "fewer hidden counts found")
         ],
-        "presence of a rare record": [
+        Presence.name: [
             ("(g) advantage", "advantage", number_text, "less advantage about rare records"),
             ("(g) caught at 1 % false alarms", "caught at 1 %", percent, "fewer rare records caught"),
         ],
