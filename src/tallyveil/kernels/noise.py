@@ -444,9 +444,9 @@ def refine(
         # The first of the two words of the block; the second serves the third step.
         word = words[2 * i] & mask
         # A binary search: most cells hold a boundary or two, those of the tails or of a wide law many.
-        end = np.int64(starts[cell + 1])
+        end = int(np.int64(starts[cell + 1]))
         # The first boundary of the cell that the word does not pass
-        low = first_at_least(fractions, np.int64(starts[cell]), end, word)
+        low = first_at_least(fractions, int(np.int64(starts[cell])), end, word)
         # The word equals a boundary as far as its digits go, or lies where no boundaries are stored.
         if (
             (low < end and fractions[low] == word)
