@@ -17,7 +17,7 @@ from tallyveil.errors import (
     TallyveilError,
 )
 from tallyveil.files.tables import table_folder
-from tallyveil.measurements.store import measurement_folder
+from tallyveil.measurements.names import measurement_folder
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run import preparation
 from tallyveil.products.topdown.run.before_spend import refuse_many_people

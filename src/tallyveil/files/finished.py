@@ -8,7 +8,7 @@ from typing import Final
 from tallyveil.accounting.ledger.lines import LEDGER, first_lines
 from tallyveil.declared import Declared, Text, Whole
 from tallyveil.errors import StoreError
-from tallyveil.measurements.store import FOLDER as MEASUREMENTS
+from tallyveil.measurements.names import FOLDER as MEASUREMENTS
 from tallyveil.storage.read import UNREADABLE, parquet_metadata
 from tallyveil.storage.system import regular_bytes
 from tallyveil.storage.write import store_error

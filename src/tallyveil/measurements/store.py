@@ -33,15 +33,14 @@ from tallyveil.measurements.answers import (
     NoisyMeasurements,
     measure_one_by_one,
 )
+from tallyveil.measurements.names import ANSWER_LABELS, measurement_folder
 from tallyveil.schema.counts import narrow
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import damaged
-from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.paths import inside
 from tallyveil.storage.read import published_first, published_schema, published_tags, read_published
 from tallyveil.storage.write import copy_file, file_digest, write_parquet
 
-FOLDER = "measurements"
-ANSWER_LABELS = f"{FOLDER}/answers.parquet"
 VALUES_PER_PART = 1 << 23
 """Noisy answers in a file, 8 million: 64 MiB while it is written. Another number would give other files."""
 KEPT_BYTES: Final = 1 << 30
@@ -49,26 +48,6 @@ KEPT_BYTES: Final = 1 << 30
 spine. In another order, parts of a large query are read again and again."""
 _WHOLE: Final = (pl.List(pl.Int32), pl.List(pl.Int64))
 _RESTORE: Final = "Restore the file from a copy of the release."
-
-
-def measurement_name(geolevel: str, query: str) -> str:
-    """Folder with the parts of one query's noisy answers, relative to the release folder."""
-    return f"{FOLDER}/{file_name(geolevel)}/{file_name(query)}"
-
-
-def measurement_folder(root: Path, geolevel: str, query: str) -> Path:
-    """The folder of `measurement_name` in a release folder."""
-    return inside(root, *measurement_name(geolevel, query).split("/"))
-
-
-def drawn_name(geolevel: str, query: str) -> str:
-    """File of noisy counts drawn on a lattice, relative to the release folder."""
-    return f"{FOLDER}/{file_name(geolevel)}/integer-subspace.{file_name(query)}.parquet"
-
-
-def drawn_path(root: Path, geolevel: str, query: str) -> Path:
-    """The file of `drawn_name` in a release folder."""
-    return inside(root, *drawn_name(geolevel, query).split("/"))
 
 
 def n_parts(spine: Spine, geolevel: str, group: QueryGroup) -> int:

@@ -8,7 +8,7 @@ from tallyveil.declared import mapping_of
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.manifest import ReleaseKind
-from tallyveil.measurements.store import drawn_name
+from tallyveil.measurements.names import drawn_name
 from tallyveil.plans.estimating import GeolevelEstimation
 from tallyveil.plans.fitting import refuse_allocation, refuse_drawn_counts
 from tallyveil.plans.guarantee import privacy_of

@@ -27,10 +27,9 @@ from tallyveil.files.tables import TABLES
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource
+from tallyveil.measurements.names import FOLDER, measurement_name
 from tallyveil.measurements.store import (
-    FOLDER,
     StoredMeasurements,
-    measurement_name,
     n_parts,
     write_measured_part,
     write_support_measurements,

@@ -26,7 +26,8 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import FOLDER, StoredMeasurements
+from tallyveil.measurements.names import FOLDER
+from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan, SubspaceQuery
 from tallyveil.postprocess.constraint_files import (

@@ -40,7 +40,8 @@ from tallyveil.files.marks import release_marks
 from tallyveil.files.tables import TABLES, n_table_parts, table_size, write_table
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
+from tallyveil.measurements.names import ANSWER_LABELS
+from tallyveil.measurements.store import write_answer_labels
 from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.postprocess.constraints import ConstraintTable

@@ -33,13 +33,8 @@ from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import MAIN_PRODUCT
 from tallyveil.files.tables import TABLES, table_folder, table_name
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.measurements.store import (
-    ANSWER_LABELS,
-    FOLDER,
-    StoredMeasurements,
-    answer_labels,
-    measurement_folder,
-)
+from tallyveil.measurements.names import ANSWER_LABELS, FOLDER, measurement_folder
+from tallyveil.measurements.store import StoredMeasurements, answer_labels
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import read_kept

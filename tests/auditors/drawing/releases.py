@@ -33,7 +33,7 @@ from tests.auditors.outputs import Outputs
 
 import tallyveil
 from tallyveil.accounting import Neighbours, event_from_mapping
-from tallyveil.measurements.store import measurement_name
+from tallyveil.measurements.names import measurement_name
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, insecure_key
 from tallyveil.products.topdown.run.run import run_release
 

@@ -100,6 +100,12 @@ def test_the_package_alone_imports_no_room():
     assert said.stdout.strip() == "['tallyveil.public_names', 'tallyveil.version', 'tallyveil']"
 
 
+def test_to_open_a_release_takes_no_compiler():
+    code = "import sys, tallyveil.api.released; print(sys.modules.keys() & {'numba', 'scipy'})"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"
+
+
 def test_no_room_has_the_name_of_a_function():
     """A room would take its place as soon as it is imported."""
     import tallyveil.cli.main

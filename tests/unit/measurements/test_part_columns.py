@@ -6,7 +6,8 @@ import pytest
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.measurements.store import StoredMeasurements, measurement_folder, require_part
+from tallyveil.measurements.names import measurement_folder
+from tallyveil.measurements.store import StoredMeasurements, require_part
 
 SPINE = spine_from_prefixes(["A0", "A1"], ("Region", "Block"), (1, 2))
 WHOLE = pl.DataFrame(

@@ -18,7 +18,7 @@ from tallyveil.files.geography import GEOGRAPHY, read_geography
 from tallyveil.files.histograms import HISTOGRAM
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
-from tallyveil.measurements.store import FOLDER
+from tallyveil.measurements.names import FOLDER
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.addresses import InputPath

@@ -46,7 +46,8 @@ from tallyveil.kernels.tree.sweep import (
     answer_rows,
     finest_rows,
 )
-from tallyveil.measurements.store import measurement_folder, other_geography
+from tallyveil.measurements.names import measurement_folder
+from tallyveil.measurements.store import other_geography
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import published_columns, published_height, read_published
 

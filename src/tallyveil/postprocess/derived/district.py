@@ -39,7 +39,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine, text_column
 from tallyveil.geography.tables import entities_from_pairs
-from tallyveil.measurements.store import FOLDER
+from tallyveil.measurements.names import FOLDER
 from tallyveil.postprocess.constraint_files import BOUNDS, INVARIANTS
 from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.fits import fits_of

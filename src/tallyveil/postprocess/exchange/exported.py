@@ -27,7 +27,7 @@ from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, publi
 from tallyveil.measurements.layouts.described.form import AT_LEAST, AT_MOST, EQUAL, ConstraintRows
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.measurements.layouts.tidy import tidy_rows
-from tallyveil.measurements.store import measurement_name
+from tallyveil.measurements.names import measurement_name
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.descriptions import description_of_export
 from tallyveil.plans.guarantee import with_guarantee

@@ -41,7 +41,7 @@ from tallyveil.measurements.layouts.described.settings import (
 )
 from tallyveil.measurements.layouts.described.source import SourceFiles, find_files
 from tallyveil.measurements.layouts.described.spine import SourceSpine, read_spine
-from tallyveil.measurements.store import measurement_name
+from tallyveil.measurements.names import measurement_name
 from tallyveil.plans.constraints import Bounds
 from tallyveil.plans.from_toml.descriptions import Description
 from tallyveil.plans.guarantee import privacy_of

@@ -20,7 +20,7 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.estimation.intervals.fit import AnswerRows, narrowed
 from tallyveil.files.histograms import read_located
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import drawn_path
+from tallyveil.measurements.names import drawn_path
 from tallyveil.plans.release import INTEGER_SUBSPACE, SubspaceQuery
 from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
 from tallyveil.schema.query_group import QueryGroup

@@ -38,7 +38,7 @@ from tallyveil.files.manifest_files import (
 )
 from tallyveil.files.marks import marked_text, marks_of
 from tallyveil.files.tables import TABLES
-from tallyveil.measurements.store import FOLDER as MEASUREMENTS
+from tallyveil.measurements.names import FOLDER as MEASUREMENTS
 from tallyveil.postprocess.constraint_files import BOUNDS
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.intervals.chunks import (

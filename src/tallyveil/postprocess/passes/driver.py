@@ -17,7 +17,8 @@ from tallyveil.budget.allocation import Allocation
 from tallyveil.files.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.answers import MeasurementSource, answers_on_support
-from tallyveil.measurements.store import measurement_name, write_support_measurements
+from tallyveil.measurements.names import measurement_name
+from tallyveil.measurements.store import write_support_measurements
 from tallyveil.plans.lifts import PartCells
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
 from tallyveil.plans.release import StatedPlan

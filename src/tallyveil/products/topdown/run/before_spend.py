@@ -7,7 +7,7 @@ from tallyveil.errors import StoreError
 from tallyveil.files.intervals import INTERVALS
 from tallyveil.files.tables import table_name
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import drawn_name
+from tallyveil.measurements.names import drawn_name
 from tallyveil.plans.machine import machine_memory
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import free_disk, predict, refuse_small_disk, sizes_of_spine

@@ -12,7 +12,7 @@ from tallyveil.confidential.histogram import ConfidentialHistogram, noisy_answer
 from tallyveil.declared import mapping_of
 from tallyveil.errors import ConstraintError, SolverError
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import drawn_name
+from tallyveil.measurements.names import drawn_name
 from tallyveil.noise.key import derive_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.lattice_draws import SubspaceDraw

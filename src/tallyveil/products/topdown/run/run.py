@@ -15,7 +15,7 @@ from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import require_own_kind
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.store import drawn_name
+from tallyveil.measurements.names import drawn_name
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraint_files import TakenOver
