@@ -48,8 +48,8 @@ from tallyveil.products.safetab.public.consistent_numbers import (
     consistent_cells,
     least_squares,
 )
-from tallyveil.products.safetab.public.files import ColumnRule, FileFormat, read_rows, some
-from tallyveil.products.safetab.public.group_totals import GROUP_TOTALS, require_groups_once
+from tallyveil.products.safetab.public.files import read_rows, some
+from tallyveil.products.safetab.public.group_totals import require_groups_once, totals_format
 from tallyveil.products.safetab.public.plan import coterminous_once, read_plan
 from tallyveil.products.safetab.public.regions import Regions, read_regions
 from tallyveil.products.safetab.public.tables import TABLES
@@ -62,10 +62,7 @@ CONSISTENT_VARIANCE: Final = "CONSISTENT_VARIANCE"
 CONSISTENT_LOWEST: Final = "CONSISTENT_LOWEST"
 CONSISTENT_HIGHEST: Final = "CONSISTENT_HIGHEST"
 
-PUBLISHED: Final = FileFormat(
-    GROUP_TOTALS.stem,
-    (*GROUP_TOTALS.rules[:-1], ColumnRule("COUNT", r"^[0-9]{1,10}$", "a whole number of 0 or more")),
-)
+PUBLISHED: Final = totals_format(r"^[0-9]{1,10}$", "a whole number of 0 or more")
 """Layout of totals that are published elsewhere: T1's, without negative counts."""
 
 NOTHING_PUBLISHED: Final = pl.DataFrame(schema=dict.fromkeys(GROUP, pl.String) | {"COUNT": pl.Int64})

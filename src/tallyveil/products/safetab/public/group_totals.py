@@ -10,18 +10,28 @@ from tallyveil.errors import SchemaError
 from tallyveil.products.safetab.public.files import ColumnRule, FileFormat, some
 
 KEYS: Final = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
+"""Columns that name a group in all tables."""
 
-GROUP_TOTALS: Final = FileFormat(
-    "pop-group-totals",
-    (
-        ColumnRule("REGION_ID", r"^[0-9]{1,11}$", "1 to 11 digits"),
-        ColumnRule(
-            "REGION_TYPE", r"^(USA|AIANNH|(PR-)?(STATE|COUNTY|TRACT|PLACE))$", "a geography such as COUNTY"
+
+def totals_format(pattern: str, words: str) -> FileFormat:
+    """The layout of T1 with a rule for its counts: a pattern, and the pattern in words."""
+    return FileFormat(
+        "pop-group-totals",
+        (
+            ColumnRule("REGION_ID", r"^[0-9]{1,11}$", "1 to 11 digits"),
+            ColumnRule(
+                "REGION_TYPE",
+                r"^(USA|AIANNH|(PR-)?(STATE|COUNTY|TRACT|PLACE))$",
+                "a geography such as COUNTY",
+            ),
+            ColumnRule("ITERATION_CODE", r"^[0-9]{4}$", "4 digits"),
+            ColumnRule("COUNT", pattern, words),
         ),
-        ColumnRule("ITERATION_CODE", r"^[0-9]{4}$", "4 digits"),
-        ColumnRule("COUNT", r"^-?[0-9]{1,18}$", "a whole number"),
-    ),
-)
+    )
+
+
+GROUP_TOTALS: Final = totals_format(r"^-?[0-9]{1,18}$", "a whole number")
+"""Layout of the T1 of a run, whose counts have noise and may be negative."""
 
 
 def require_groups_once(path: Path, totals: pl.DataFrame, iterations: Collection[str]) -> None:

@@ -28,8 +28,6 @@ from tallyveil.storage.paths import inside
 from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_file, write_parquet
 
-"""Columns that name a group in all tables."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedGroups:

@@ -29,18 +29,12 @@ from tallyveil.products.safetab.public.config import Level
 from tallyveil.products.safetab.public.estimates import CONFIDENCE, NoiseSum, noise_sum, quality_of
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.products.safetab.public.expected import detail_chances
-from tallyveil.products.safetab.public.files import ColumnRule, FileFormat, read_rows
-from tallyveil.products.safetab.public.group_totals import GROUP_TOTALS, require_groups_once
+from tallyveil.products.safetab.public.files import read_rows
+from tallyveil.products.safetab.public.group_totals import require_groups_once, totals_format
 from tallyveil.products.safetab.public.levels import GroupLevel
 from tallyveil.products.safetab.public.plan import LevelSet, SafetabPlan, make_plan
 
-SIZES_FILE: Final = FileFormat(
-    GROUP_TOTALS.stem,
-    (
-        *GROUP_TOTALS.rules[:-1],
-        ColumnRule("COUNT", r"^-?[0-9]{1,9}$", "a whole number of at most nine digits"),
-    ),
-)
+SIZES_FILE: Final = totals_format(r"^-?[0-9]{1,9}$", "a whole number of at most nine digits")
 """Layout of an earlier table whose totals are sizes to expect: T1's, with counts of people."""
 
 Sizes = Mapping[Level, Integers]
