@@ -92,6 +92,11 @@ class NoiseSum:
         high = np.clip(highest + self.reach + 1, 0, n)
         return np.where(high > low, below[high] - below[np.minimum(low, high)], 0.0)
 
+    def at_most(self, highest: NDArray[np.int64]) -> NDArray[np.float64]:
+        """P(X <= highest) for each bound."""
+        # Rounding may leave a sum of probabilities above 1.
+        return np.minimum(self.within(np.full(highest.shape, -self.reach), highest), 1.0)
+
 
 NOTHING: Final = NoiseSum(0, np.ones(1))
 """The law of a sum of no draws: 0 with certainty."""

@@ -114,13 +114,10 @@ def detail_errors(level: GroupLevel) -> Iterator[DetailError]:
 
 def detail_chances(level: GroupLevel, sizes: Integers) -> Floats:
     """Probabilities of the details, for groups of given true sizes; shape (sizes, details)."""
-    noise = noise_sum(level.stage_1, 1)
     # P(stage 1 is below each threshold); differences of neighbours are the chances of the details.
     bounds = np.array(level.thresholds, np.int64) - 1 - sizes[:, None]
-    # Rounding may leave a sum of probabilities above 1.
-    below = np.minimum(noise.within(np.full(bounds.shape, -noise.reach), bounds), 1.0)
-    ends = np.zeros((len(sizes), 1)), np.ones((len(sizes), 1))
-    return np.diff(np.hstack([ends[0], below, ends[1]]))
+    below = noise_sum(level.stage_1, 1).at_most(bounds)
+    return np.diff(below, axis=1, prepend=0.0, append=1.0)
 
 
 def publication_chance(level: GroupLevel, size: int) -> float:

@@ -117,7 +117,7 @@ def _best_threshold(noise: NoiseSum, worth: int, reach: int, sizes: Integers) ->
     candidates = np.arange(max(worth - reach, 1), worth + reach + 1)
     # Sizes farther away are on the right side of every candidate.
     near, groups = np.unique(sizes[np.abs(sizes - worth) <= reach + noise.reach], return_counts=True)
-    below = noise.within(np.full((len(candidates), len(near)), -noise.reach), candidates[:, None] - 1 - near)
+    below = noise.at_most(candidates[:, None] - 1 - near)
     wrong = np.where(near >= worth, below, 1 - below) @ groups
     # Differences of less than a billionth of a group are rounding.
     order = np.lexsort((np.abs(candidates - worth), np.round(wrong, 9)))
