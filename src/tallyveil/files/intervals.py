@@ -55,6 +55,7 @@ from tallyveil.storage.read import (
 )
 from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
+    entries_of_tags,
     file_digest,
     store_error,
     write_json,
@@ -544,9 +545,9 @@ def clear_other_tables(root: Path, staging: Path, others: Iterable[QueryGroup]) 
             rows = scan_parquet(path).with_columns(empty)
             frame = collect(rows if zeros else rows.filter(pl.col("count") > 0), path, "table")
             kept_tags = {
-                name.removeprefix("tallyveil."): value
-                for name, value in tags.items()
-                if name.startswith("tallyveil.") and name.split(".")[1] not in ("format", "level", "covers")
+                name: value
+                for name, value in entries_of_tags(tags).items()
+                if name not in ("level", "covers")
             }
             about = table_tags(tags["tallyveil.geolevel"], group.name, zeros=zeros)
             write_parquet(staging / path.relative_to(root), frame, {**kept_tags, **about})

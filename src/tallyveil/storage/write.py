@@ -157,6 +157,15 @@ def parquet_tags(metadata: Mapping[str, str]) -> dict[str, str]:
     return {FORMAT_TAG: str(FORMAT_VERSION), **{f"tallyveil.{k}": v for k, v in metadata.items()}}
 
 
+def entries_of_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Our own entries in the metadata of a Parquet file, as `parquet_tags` takes them: without prefix and format."""
+    return {
+        name.removeprefix("tallyveil."): value
+        for name, value in tags.items()
+        if name.startswith("tallyveil.") and name != FORMAT_TAG
+    }
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal.
 

@@ -55,7 +55,7 @@ from tallyveil.products.safetab.public.regions import Regions, read_regions
 from tallyveil.products.safetab.public.tables import TABLES
 from tallyveil.storage.outputs import own_folder, remove
 from tallyveil.storage.read import published_tags
-from tallyveil.storage.write import write_parquet
+from tallyveil.storage.write import entries_of_tags, write_parquet
 
 CONSISTENT: Final = "CONSISTENT"
 CONSISTENT_VARIANCE: Final = "CONSISTENT_VARIANCE"
@@ -209,9 +209,6 @@ def read_published_totals(
     return frame.select(*GROUP, pl.col("COUNT").cast(pl.Int64))
 
 
-_PREFIX = "tallyveil."
-
-
 def write_consistent(
     params: Path, data: Path, run: Path, out: Path, *, whole: bool = False, published: Path | None = None
 ) -> dict[str, Any]:
@@ -254,10 +251,6 @@ def write_consistent(
             remove(out / f"{kind}-{name.lower()}.parquet")
         for path, table in written.items():
             # The guarantee of the run stays with its numbers: this is post-processing and costs nothing.
-            tags = {
-                key.removeprefix(_PREFIX): value
-                for key, value in published_tags(run / path).items()
-                if key.startswith(_PREFIX)
-            }
+            tags = entries_of_tags(published_tags(run / path))
             write_parquet(out / path, table, {**tags, "consistent": "whole" if whole else "exact to 1e-6"})
     return {"files": [out / path for path in written], "runs": counts}
