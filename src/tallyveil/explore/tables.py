@@ -194,16 +194,15 @@ class ClassLimits:
         }
 
     def _measures(self, block: Block) -> Mapping[str, NDArray[Any]]:
-        counts = block.columns.get(COUNT)
-        if counts is None:
-            estimates, errors = block.columns["estimate"], block.columns["standard_error"]
-            return {ESTIMATE: estimates, ERROR: errors, RELATIVE: _ratio(errors, estimates)}
-        measures: dict[str, NDArray[Any]] = {PUBLISHED: counts}
+        # Measurements have no counts, and their estimates take the place of these.
+        name, column = (PUBLISHED, COUNT) if COUNT in block.columns else (ESTIMATE, "estimate")
+        shown = block.columns[column]
+        measures: dict[str, NDArray[Any]] = {name: shown}
         if self.totals is not None:
-            measures[SHARE] = _ratio(counts, self.totals[block.start : block.start + block.n, None])
+            measures[SHARE] = _ratio(shown, self.totals[block.start : block.start + block.n, None])
         if "standard_error" in block.columns:
             measures[ERROR] = block.columns["standard_error"]
-            measures[RELATIVE] = _ratio(measures[ERROR], counts)
+            measures[RELATIVE] = _ratio(measures[ERROR], shown)
         return measures
 
 
