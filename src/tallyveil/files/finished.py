@@ -111,7 +111,7 @@ def require_run(path: Path, *runs: str, protected: bool) -> None:
     Args:
         path: The file.
         runs: Public names of the runs that may have written it (`runs_of`).
-        protected: Whether they are said to protect people. A file that was made with a test key contradicts it.
+        protected: Whether these runs are said to protect people. A file that was made with a test key contradicts it.
     Raises:
         StoreError: the file is of another run, says that it protects nobody, or is damaged.
     """

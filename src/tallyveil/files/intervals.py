@@ -99,7 +99,7 @@ class Compared(Declared):
         answers: Number of intervals.
         exact: Of these, those that are known exactly.
         undetermined: Of these, those that the measurements do not determine.
-        below: Of these, those whose published count lies below the interval; none without published counts.
+        below: Of these, those whose published count lies below the interval; 0 if there are no published counts.
         above: Likewise, above it.
         standard_error: Median standard error of the answers neither exact nor undetermined, persons; None without.
     """

@@ -210,7 +210,7 @@ class Estimation:
                 run.stage(f"{name} / {group.name}", [place], work)
 
     def _write_query(self, run: Run, geolevel: str, group: QueryGroup) -> dict[str, Any]:
-        # Estimates by an earlier version have files under a name of their own, which are written anew.
+        # In the folder of an estimate by an earlier version, files name the run of the estimate. They are written anew.
         if self.stored is not None and self.stored.copy(run.path, geolevel, group.name, run.spender):
             self.observer.advanced(group.size * self.spine.n_geounits(self.spine.level_index(geolevel)))
             return {}

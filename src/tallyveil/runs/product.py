@@ -41,7 +41,13 @@ class Stages:
     """The stages of one run, and the files they have written."""
 
     def __init__(self, folder: RunFolder, secrets: RunSecrets, spender: str | None = None) -> None:
-        """Take a folder; the spender is an earlier run whose measurements are copied, and None for the run itself."""
+        """Take the folder of a run.
+
+        Args:
+            folder: The folder.
+            secrets: The run's secrets.
+            spender: Public name of the earlier run whose measurements are copied; None for a run that measures.
+        """
         self._folder = folder
         self._secrets = secrets
         self._spender = spender or secrets.run_id

@@ -5,10 +5,10 @@ groups have the labels of these levels. Then every query of the second is a quer
 recodes of its own. So all answers of both can be imported as those of one product: their joint estimate weights each by
 its variance, and what is spent is the sum of both.
 
-Where geounits were bypassed, the variances of a geounit are a multiple of the usual ones, which is another one in each
-product. Then the geolevels of the second product stand in the joint tree by themselves, each above the geolevel of the
-first that has the same geounits: each geounit of County_2 has one child, its own at County. Both have the same counts,
-so that the joint estimate is the same.
+Where geounits were bypassed, their variances differ from those of other geounits by a factor, and the factor is not the
+same in both products. Then the geolevels of the second product stand in the joint tree by themselves, each above the
+geolevel of the first that has the same geounits. For example, each geounit of County_2 has one child, which is the same
+geounit at County. Both have the same counts, so that the joint estimate is the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

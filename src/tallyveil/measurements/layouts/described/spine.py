@@ -184,7 +184,7 @@ def _rows_of(
                 f"{_examples(unknown)}. Add their rows, or take the files and the table from one product."
             )
     rows = table.select(geolevels)
-    # Where the files lack the finest geolevels, several rows are of one geounit of the finest that they have.
+    # Where the files lack the finest geolevels, several rows of the table name the same geounit of their finest one.
     return rows if geolevels[-1] == files.form.finest else rows.unique(maintain_order=True)
 
 

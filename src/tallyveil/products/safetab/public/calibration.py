@@ -58,7 +58,7 @@ FACTOR_DIGITS: Final = 9
 """Significant decimal digits of a calibrated budget."""
 
 _TOTAL_DIGITS: Final = 6
-"""The same of the budget of a group whose total has a margin, each digit of which takes some twenty milliseconds."""
+"""Significant decimal digits of a budget that a margin of a total needs. Each digit takes some twenty milliseconds."""
 
 BUDGET_DIGITS: Final = 12
 """Significant digits of a budget that is written."""
@@ -216,7 +216,7 @@ def _share_of_total(
 def _holds(
     mechanism: Mechanism, share: Fraction, gamma: Fraction, margin: int, cells: tuple[int, ...]
 ) -> bool:
-    """Whether the total of a group with this budget has a margin with each number of cells, and without detail."""
+    """Whether a group's total keeps a margin with this budget: with tables of each number of cells, and without one."""
     stage_1, stage_2, total_only = level_laws(mechanism, share, 1, gamma, "a level set")
     return (
         all(estimator_of(n, stage_1, stage_2, None, None).combined(n).margin <= margin for n in cells)

@@ -55,11 +55,11 @@ below TOLERANCE; a hundredth of it is not reached where rules leave no room betw
 
 _GAP: Final = 1e-10
 """Duality gap at which it stops, in squares of the same unit: the root of twice the gap bounds the distance from the
-nearest point, at the weight of the most exact number. Its own setting would allow ten thousand times as much."""
+nearest point, at the weight of the most exact number. The solver's default would allow ten thousand times as much."""
 
 _NO_POINT: Final = 1e-14
-"""Relative residual of a proof that there is no point. At its own setting, 1e-8, it took problems with little room for
-such; where there is none, the steps run out."""
+"""Relative residual at which the solver accepts a proof that no point keeps the rules. At its default, 1e-8, it
+accepted such proofs for problems that leave little room. Where there really is no point, it stops at `_MOST_STEPS`."""
 
 _FAR: Final = 100
 """A rule is left out at first if its room is more than this times the largest standard deviation and excess."""
@@ -68,12 +68,12 @@ _UNITS: Final = 1000
 """Into how many units a large distance is divided, each of which is one person otherwise."""
 
 _MOST_UNITS: Final = 4
-"""Units that are tried, each ten times the one before it. At one of them the gap may stop falling before it is small
-enough, in one of some thousands of problems of 51 states; at the next it fell."""
+"""Number of units that are tried, each ten times the one before it. With one unit the gap may stop falling before it is
+small enough. This happened in one of some thousands of problems of 51 states, and not with the next unit."""
 
 _MOST_POINTS: Final = 5
-"""Points that are sought one after another. A distance of 1e8 persons needs two or three, each of which breaks rules by
-1e-8 of what the one before it did; no more is left to gain then."""
+"""Number of points that are sought one after another. A distance of 1e8 persons needs two or three, because each point
+breaks rules by 1e-8 of what the point before it did. Further points gain nothing."""
 
 _MOST_STEPS: Final = 200
 """Steps of the interior-point method, which usually needs one or two dozen."""
@@ -349,7 +349,8 @@ def _nearer(rules: Rules, target: Floats, variance: Floats, kind: _Kind) -> Floa
     room, distance = rules.right - rules.matrix @ target, _distance(rules, target, kind)
     reach = _FAR * (np.sqrt(variance.max()) + distance)
     while True:
-        # The room that a group of a hundred million people leaves, times a price of almost 0, would drown the gap.
+        # A rule with room for a hundred million people has a price of almost 0. Room times price is part of the duality
+        # gap, where its rounding error would hide everything else.
         near, bounded = rules.equal | (room <= reach), (target <= reach) & kind.whole
         point, allowed = _solved(rules.taken(near), target, variance, bounded, kind, distance)
         # The point holds if it keeps the other rules, too.

@@ -4,9 +4,10 @@
 95 % margin m, for a wanted relative margin r, from the size n m / r on, rounded up. Worked case: 8 cells, a margin of 3
 and r = 1/10 make 240.
 
-*Thresholds* are compared with the noisy count of stage 1. So some groups beside a size get another detail than it
-asks for. Where the sizes of groups are known from public numbers, each threshold is moved to where the expected number
-of groups on the wrong side is least: upwards, where more groups are smaller. Otherwise it is the size itself.
+*Thresholds* are compared with the noisy count of stage 1. So a group whose size is near a threshold may get another
+detail than the one that is worth its noise. Where the sizes of groups are known from public numbers, each threshold is
+moved to where the expected number of groups on the wrong side is least: upwards, where more groups are smaller.
+Otherwise it is the size itself.
 
 *Expected groups* follow from the public sizes and the law of stage 1 alone. The public numbers must come from an
 earlier publication: a table that was counted from the records for this purpose would disclose them.
@@ -46,7 +47,7 @@ def read_sizes(path: Path, plan: SafetabPlan) -> Sizes:
 
     Args:
         path: File in the layout of T1, as text or Parquet.
-        plan: Its iterations; groups of geographies and iterations without adaptive detail in it are passed over.
+        plan: Its iterations; groups that have no adaptive detail in it are left out.
     Raises:
         SchemaError: the file breaks its format, repeats a group, or has an iteration that the lists do not have.
         StoreError: it cannot be read.
