@@ -141,32 +141,31 @@ def plan_for_margins(
     # Any budget above 0 makes the level set, and with it its stability.
     # The stability follows from the lists and not from the size of a budget.
     chosen = with_budgets(plan, {place: Fraction(int(place in wanted)) for place in plan.config.budgets})
-    sets = [
-        (level_set, margins.get(place), totals.get(place))
-        for run in chosen.runs
-        for level_set in run.sets
-        for place in [(level_set.geography, level_set.level)]
-    ]
 
-    def budgets_at(gamma: Fraction, *, cells_alone: bool = False) -> dict[Level, Fraction]:
+    def budgets_at(gamma: Fraction, totals: Mapping[Level, int]) -> dict[Level, Fraction]:
         return {
-            (level_set.geography, level_set.level): level_set.stability
+            level_set.place: level_set.stability
             * _least_share(
-                level_set, plan.config.mechanism, gamma, (cell, None if cells_alone else total), recipe
+                level_set,
+                plan.config.mechanism,
+                gamma,
+                (margins.get(level_set.place), totals.get(level_set.place)),
+                recipe,
             )
-            for level_set, cell, total in sets
+            for run in chosen.runs
+            for level_set in run.sets
         }
 
     gamma, least = plan.config.stage_1_fraction, None
     for share in _SHARES_OF_STAGE_1 if totals else ():
         # The budgets of the cells alone rise with the share, so no larger one is better.
-        if least is not None and sum(budgets_at(share, cells_alone=True).values()) >= least:
+        if least is not None and sum(budgets_at(share, NO_MARGINS).values()) >= least:
             break
-        budget = sum(budgets_at(share).values())
+        budget = sum(budgets_at(share, totals).values())
         if least is None or budget < least:
             gamma, least = share, budget
     # Up: a larger budget means less noise, so the margin of a cell is kept. That of a total has fewer digits.
-    rounded = {place: _rounded(budget, up=True) for place, budget in budgets_at(gamma).items()}
+    rounded = {place: _rounded(budget, up=True) for place, budget in budgets_at(gamma, totals).items()}
     config = replace(chosen.config, stage_1_fraction=gamma, budgets={**chosen.config.budgets, **rounded})
     return make_plan(config, plan.files)
 
@@ -286,11 +285,7 @@ def plan_for_epsilon(plan: SafetabPlan, epsilon: Fraction, delta: Fraction) -> S
         BudgetError: the target is out of range.
     """
     calibrated = calibrate_plan(plan, epsilon=epsilon, delta=delta)
-    budgets = {
-        (level_set.geography, level_set.level): level_set.budget
-        for run in calibrated.runs
-        for level_set in run.sets
-    }
+    budgets = {level_set.place: level_set.budget for run in calibrated.runs for level_set in run.sets}
     # Rounding down usually keeps epsilon; where composition is so tight that it does not, a billionth to a
     # millionth less does.
     for less in (Fraction(0), *(Fraction(1, 10**digits) for digits in (9, 8, 7, 6))):
@@ -321,9 +316,7 @@ def calibrate_plan(plan: SafetabPlan, *, epsilon: Fraction | str, delta: Fractio
     budgets: dict[tuple[str, int], Fraction] = {}
     for run in plan.runs:
         factor = _noise_factor(run, epsilon, delta)
-        budgets |= {
-            (level_set.geography, level_set.level): level_set.budget / factor for level_set in run.sets
-        }
+        budgets |= {level_set.place: level_set.budget / factor for level_set in run.sets}
     return with_budgets(plan, budgets)
 
 

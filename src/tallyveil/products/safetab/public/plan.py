@@ -31,6 +31,7 @@ from tallyveil.products.safetab.public.config import (
     GEOGRAPHIES,
     LEVELS,
     NATIONWIDE,
+    Level,
     SafetabConfig,
     read_config,
 )
@@ -92,6 +93,11 @@ class LevelSet(StatedLevelSet, GroupLevel):
 
     view: View
     witness: Stability
+
+    @property
+    def place(self) -> Level:
+        """Its geography and iteration level, by which budgets and thresholds are stated."""
+        return self.geography, self.level
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

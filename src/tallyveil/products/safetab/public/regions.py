@@ -227,10 +227,10 @@ class Tabulation:
 def tabulate_all(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
     """Measure every region of every level set by itself, as in production."""
     measured = {
-        _key(level_set): np.arange(len(regions.ids[level_set.geography]), dtype=np.int64)
+        level_set.place: np.arange(len(regions.ids[level_set.geography]), dtype=np.int64)
         for level_set in sets
     }
-    return Tabulation(measured, {_key(level_set): () for level_set in sets})
+    return Tabulation(measured, {level_set.place: () for level_set in sets})
 
 
 def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
@@ -244,7 +244,7 @@ def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
     # that the order does not depend on anything else.
     order = sorted(range(len(sets)), key=lambda n: (-sets[n].budget, n))
     measured: dict[tuple[str, int], NDArray[np.int64]] = {}
-    twins: dict[tuple[str, int], list[Twin]] = {_key(level_set): [] for level_set in sets}
+    twins: dict[tuple[str, int], list[Twin]] = {level_set.place: [] for level_set in sets}
     own_regions: dict[tuple[str, int], NDArray[np.bool_]] = {}
     same: dict[tuple[str, str], NDArray[np.int32]] = {}
     for place, number in enumerate(order):
@@ -264,14 +264,14 @@ def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
             covered = left & (region != OWN)
             # Only a region that is measured itself can give numbers: a twin of a twin would have no
             # measurement.
-            covered[covered] = own_regions[_key(other)][region[covered]]
-            twins[_key(other)] += [
+            covered[covered] = own_regions[other.place][region[covered]]
+            twins[other.place] += [
                 Twin(level_set.geography, int(r), int(region[r]), level_set.thresholds)
                 for r in np.flatnonzero(covered)
             ]
             left &= ~covered
-        own_regions[_key(level_set)] = left
-        measured[_key(level_set)] = np.flatnonzero(left)
+        own_regions[level_set.place] = left
+        measured[level_set.place] = np.flatnonzero(left)
     return Tabulation(measured, {key: tuple(region) for key, region in twins.items()})
 
 
@@ -281,7 +281,3 @@ def _covers(larger: LevelSet, smaller: LevelSet) -> bool:
         threshold <= wanted for threshold, wanted in zip(larger.thresholds, smaller.thresholds, strict=True)
     )
     return finer and set(smaller.view.iterations) <= set(larger.view.iterations)
-
-
-def _key(level_set: LevelSet) -> tuple[str, int]:
-    return level_set.geography, level_set.level

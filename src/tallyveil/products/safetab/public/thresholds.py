@@ -56,7 +56,7 @@ def read_sizes(path: Path, plan: SafetabPlan) -> Sizes:
     require_groups_once(path, frame, [iteration.code for iteration in plan.files.iterations])
     counts = frame.with_columns(pl.col("COUNT").cast(pl.Int64).clip(0))
     return {
-        (level_set.geography, level_set.level): counts.filter(
+        level_set.place: counts.filter(
             pl.col("REGION_TYPE") == level_set.geography,
             pl.col("ITERATION_CODE").is_in(level_set.view.codes[: level_set.n_adaptive]),
         )["COUNT"].to_numpy()
@@ -95,11 +95,12 @@ def with_thresholds(plan: SafetabPlan, relative_margin: Fraction, sizes: Sizes) 
     thresholds = dict(plan.config.thresholds)
     for run in plan.runs:
         for level_set in run.sets:
-            place = level_set.geography, level_set.level
             first, second, third = _thresholds_of(
-                level_set, sizes_worth_a_table(level_set, relative_margin), sizes.get(place, _NO_SIZES)
+                level_set,
+                sizes_worth_a_table(level_set, relative_margin),
+                sizes.get(level_set.place, _NO_SIZES),
             )
-            thresholds[place] = first, second, third
+            thresholds[level_set.place] = first, second, third
     return make_plan(replace(plan.config, thresholds=thresholds), plan.files)
 
 
@@ -143,7 +144,7 @@ def expected_groups(
         {"run": run.run, "geography": level_set.geography, "level": level_set.level, **row}
         for run in plan.runs
         for level_set in run.sets
-        for row in _expected_of(level_set, sizes[level_set.geography, level_set.level], relative_margin)
+        for row in _expected_of(level_set, sizes[level_set.place], relative_margin)
     ]
 
 

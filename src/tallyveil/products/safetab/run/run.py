@@ -288,10 +288,10 @@ def tables_of(
     for level_set in run.sets:
         tables = SetTables(level_set, regions, plan.config, exact=exact)
         # Parts of limited size; a country's groups at a tract level do not fit in memory at once.
-        for part in source.measure(level_set, tabulation.measured[level_set.geography, level_set.level]):
+        for part in source.measure(level_set, tabulation.measured[level_set.place]):
             tables.add(part)
         # Twins are copies of published numbers and so need no further noise and no further spend.
-        twins = tabulation.twins[level_set.geography, level_set.level]
+        twins = tabulation.twins[level_set.place]
         t1.append(tables.t1(twins))
         t2.append(tables.t2(twins))
         n_counts += tables.n_counts
