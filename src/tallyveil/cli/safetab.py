@@ -300,7 +300,8 @@ def calibrate(
         typer.Option(
             "--margins",
             metavar="TEXT",
-            help='95 % margins of a cell by level set, such as "USA 2 = 6, COUNTY 1 = 50". Others get no budget.',
+            help='95 % margins of a cell by level set, such as "USA 2 = 6, COUNTY 1 = 50". A level set '
+            "without any margin gets no budget.",
         ),
     ] = None,
     total_margins: Annotated[
@@ -565,7 +566,7 @@ def _show_chances(console: Screen, record: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         "Groups of the earlier table by their size there, and how many are expected to get each detail. Misplaced "
-        "groups get another detail than is worth its noise.",
+        "groups get a coarser or finer detail than the one that is worth its noise.",
         soft_wrap=True,
     )
 

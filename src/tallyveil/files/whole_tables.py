@@ -458,9 +458,7 @@ def _answers(group: QueryGroup, rows: pl.DataFrame) -> Iterator[pl.Series]:
     # A table may have the columns without an estimate, where only other tables have intervals.
     has_intervals = "estimate" in rows.columns and rows["estimate"].null_count() < rows.height
     # Measurements alone have no counts.
-    numbers = [
-        name for name in ("count", *BESIDE) if name in rows.columns and (name == "count" or has_intervals)
-    ]
+    numbers = [name for name in ("count", *(BESIDE if has_intervals else ())) if name in rows.columns]
     for answer, label in enumerate(group.labels()):
         for name in numbers:
             # Whole tables have a row for every answer, so that an answer is every size-th row from its number on.

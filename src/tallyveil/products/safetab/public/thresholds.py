@@ -138,7 +138,8 @@ def expected_groups(
     Returns:
         For each level set and size class with groups: "run", "geography", "level", "size" (a name of
         `evaluation.SIZES`), "groups", "details" (the expected number of each) and, with a relative margin,
-        "misplaced", the expected number of groups that get another detail than is worth its noise.
+        "misplaced", the expected number of groups that get a coarser or finer detail than is worth its
+        noise.
     """
     return [
         {"run": run.run, "geography": level_set.geography, "level": level_set.level, **row}
