@@ -66,7 +66,7 @@ def class_limits(frequencies: Frequencies) -> JsonObject | None:
     values, areas = frequencies.values, frequencies.areas
     if not len(values):
         return None
-    least = values[0].item()
+    least, most = values[0].item(), values[-1].item()
     if least < 0:
         values, places = np.unique(np.maximum(values, 0), return_inverse=True)
         areas = np.bincount(places, areas).astype(np.int64)
@@ -75,7 +75,7 @@ def class_limits(frequencies: Frequencies) -> JsonObject | None:
     limits = list(_limits(values, areas, zero))
     return {
         "least": least,
-        "most": values[-1].item(),
+        "most": most,
         "limits": _filled(limits, values),
         "zero": zero,
     }

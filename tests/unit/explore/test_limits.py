@@ -91,3 +91,12 @@ def test_classes_are_never_empty_and_about_equal(seed):
 )
 def test_the_shortest_number_is_chosen(low, high, wanted, whole, found):
     assert shortest(low, high, wanted, whole=whole) == found
+
+
+def test_estimates_below_zero_are_one_class():
+    assert class_limits(frequencies([-3.0, -1.0])) == {
+        "least": -3.0,
+        "most": -1.0,
+        "limits": [],
+        "zero": False,
+    }
