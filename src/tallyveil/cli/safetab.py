@@ -366,7 +366,10 @@ def calibrate(
     elif not quiet:
         console = _show_plan(record)
         console.print(f"Share of stage 1: {_decimal(record['plan']['stage_1_fraction'])}")
-        _show_chances(console, record)
+        if "expected_groups" in record:
+            _show_expected(console, record["expected_groups"])
+        else:
+            _show_chances(console, record["sizes"])
         say(str(out))
 
 
@@ -532,30 +535,34 @@ def _show_plan(record: dict[str, Any]) -> Screen:
     return console
 
 
-def _show_chances(console: Screen, record: dict[str, Any]) -> None:
-    """Print how many groups get each detail: of public sizes, or else the chance of a group of some true sizes."""
-    details = ("total", "4 ages", "9 ages", "23 ages")
-    if "expected_groups" not in record:
-        table = plain_table("level sets", "true size", numbers=details)
-        by_set: dict[str, list[tuple[str, ...]]] = {}
-        for row in record["sizes"]:
-            chances = tuple(f"{chance:.1%}" for chance in row["chances"])
-            by_set.setdefault(f"{row['geography']} {row['level']}", []).append((f"{row['size']:,}", *chances))
-        together: dict[tuple[tuple[str, ...], ...], list[str]] = {}
-        for name, of_set in by_set.items():
-            together.setdefault(tuple(of_set), []).append(name)
-        for chances_of_sets, names in together.items():
-            for number, shown in enumerate(chances_of_sets):
-                table.add_row(", ".join(names) if not number else "", *shown)
-            table.add_section()
-        console.print(table)
-        return
-    misplaced = any("misplaced" in row for row in record["expected_groups"])
+_DETAILS = ("total", "4 ages", "9 ages", "23 ages")
+
+
+def _show_chances(console: Screen, sizes: list[dict[str, Any]]) -> None:
+    """Print the chance of each detail for groups of some true sizes. Level sets of equal chances stand together."""
+    table = plain_table("level sets", "true size", numbers=_DETAILS)
+    by_set: dict[str, list[tuple[str, ...]]] = {}
+    for row in sizes:
+        chances = tuple(f"{chance:.1%}" for chance in row["chances"])
+        by_set.setdefault(f"{row['geography']} {row['level']}", []).append((f"{row['size']:,}", *chances))
+    together: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    for name, of_set in by_set.items():
+        together.setdefault(tuple(of_set), []).append(name)
+    for chances_of_sets, names in together.items():
+        for number, shown in enumerate(chances_of_sets):
+            table.add_row(", ".join(names) if not number else "", *shown)
+        table.add_section()
+    console.print(table)
+
+
+def _show_expected(console: Screen, expected: list[dict[str, Any]]) -> None:
+    """Print how many groups of public sizes are expected to get each detail."""
+    misplaced = any("misplaced" in row for row in expected)
     table = plain_table(
-        "level set", "size", numbers=("groups", *details, *(["misplaced"] if misplaced else []))
+        "level set", "size", numbers=("groups", *_DETAILS, *(["misplaced"] if misplaced else []))
     )
     rows = GroupedRows(table)
-    for row in record["expected_groups"]:
+    for row in expected:
         numbers = [*row["details"], *([row["misplaced"]] if misplaced else [])]
         rows.add(
             (f"{row['geography']} {row['level']}",),
