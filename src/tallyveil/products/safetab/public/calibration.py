@@ -74,7 +74,7 @@ _SHARES_OF_STAGE_1: Final = tuple(Fraction(hundredths, 100) for hundredths in ra
 """Where the best share of stage 1 is looked for. Between two of them the least budget differs by less than 1 %."""
 
 _LISTS: Final = (CODES, RACE_ITERATIONS, ETHNICITY_ITERATIONS, CODE_TO_ITERATION)
-_MARGIN: Final = re.compile(r"\s*([A-Z-]+)\s+([0-9])\s*=\s*([0-9]{1,9})\s*")
+_MARGIN: Final = re.compile(r"\s*([A-Z-]+)\s+([0-9])\s*=\s*([0-9]{1,18})\s*")
 
 
 def parse_margins(text: str, flag: str) -> dict[Level, int]:
@@ -179,15 +179,24 @@ def _least_share(
 ) -> Fraction:
     """The least budget of a group that holds its wanted margins of a cell and of its total, if there are any."""
     cell, total = wanted
-    for_cell = Fraction(0)
-    if cell is not None:
-        for_cell = budget_for_margin(mechanism, cell, stability=1, stage_1_fraction=gamma, recipe=recipe)
-    if total is None:
-        return for_cell
+    for margin in wanted:
+        if margin is not None:
+            _require_margin(margin)
     details = range(level.ladder.total_only) if level.n_adaptive else ()
     # From the finest table on, whose total is the least exact.
     cells = tuple(level.ladder.n_cells(detail) for detail in reversed(details))
-    return _share_of_total(mechanism, gamma, for_cell, total, cells)
+    try:
+        for_cell = Fraction(0)
+        if cell is not None:
+            for_cell = budget_for_margin(
+                mechanism, cell, stability=1, stage_1_fraction=gamma, recipe=recipe
+            )
+        return for_cell if total is None else _share_of_total(mechanism, gamma, for_cell, total, cells)
+    except BudgetError as error:
+        raise BudgetError(
+            f"the margins of {level.geography} {level.level} are met by noise that cannot be drawn. Give others, a "
+            f"smaller one if the noise is too large. {error}"
+        ) from None
 
 
 @lru_cache(maxsize=1024)
