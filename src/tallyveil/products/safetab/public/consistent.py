@@ -62,7 +62,7 @@ CONSISTENT_VARIANCE: Final = "CONSISTENT_VARIANCE"
 CONSISTENT_LOWEST: Final = "CONSISTENT_LOWEST"
 CONSISTENT_HIGHEST: Final = "CONSISTENT_HIGHEST"
 
-PUBLISHED: Final = totals_format(r"^[0-9]{1,10}$", "a whole number of 0 or more")
+PUBLISHED: Final = totals_format(r"^[0-9]{1,10}$", "a whole number from 0 on, of at most ten digits")
 """Layout of totals that are published elsewhere: T1's, without negative counts."""
 
 NOTHING_PUBLISHED: Final = pl.DataFrame(schema=dict.fromkeys(GROUP, pl.String) | {"COUNT": pl.Int64})

@@ -352,6 +352,13 @@ def test_published_totals_that_contradict_each_other(plain, tmp_path, rows):
     assert raised.value.code == "safetab-published-contradiction"
 
 
+def test_published_totals_have_at_most_ten_digits(plain, tmp_path):
+    path = published(tmp_path / "long.txt", [("1", "USA", "1201", "10000000000")])
+    with pytest.raises(SchemaError, match="not a whole number from 0 on, of at most ten digits") as raised:
+        read_published_totals(path, plain.all_regions, plain.iterations)
+    assert raised.value.code == "safetab-values"
+
+
 @pytest.mark.parametrize("far", [10**5, 10**8])
 @pytest.mark.parametrize("whole", [False, True])
 def test_published_totals_far_from_the_estimates_are_reached(plain, tmp_path, far, whole):
