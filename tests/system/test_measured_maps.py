@@ -111,6 +111,12 @@ def test_a_site_shows_estimates_and_no_counts(folder, tmp_path):
         make_site(folder / "measured", tmp_path / "site", compared=folder / "release")
 
 
+def test_an_unknown_geolevel_is_not_only_called_one_without_intervals(folder, tmp_path):
+    with pytest.raises(StoreError, match="Name a geolevel or family") as raised:
+        publish_geoparquet(folder / "measured", "Twon", ["total"], tmp_path / "other.parquet")
+    assert raised.value.code == "intervals-missing"
+
+
 def test_measurements_of_others_get_shapes_when_they_are_imported(folder, command, tmp_path):
     tallyveil.export_measurements(folder / "measured", tmp_path / "tidy", layout="tidy")
     squares = pl.read_parquet(folder / "squares.parquet")
@@ -138,6 +144,11 @@ def test_measurements_of_others_get_shapes_when_they_are_imported(folder, comman
     assert (
         found["total estimate"].to_list() == rows(folder / "measured", "Town", "total")["estimate"].to_list()
     )
+    with pytest.raises(ConfigError, match="only together with --shapes") as raised:
+        tallyveil.import_measurements(
+            tmp_path / "tidy", tmp_path / "none", layout="tidy", shapes_geocode="GEOID"
+        )
+    assert raised.value.code == "bad-flag"
     squares.head(0).write_parquet(tmp_path / "none.parquet", metadata=geo_metadata(POLYGONS))
     with pytest.raises(GeographyError):
         tallyveil.import_measurements(

@@ -206,6 +206,10 @@ def import_measurements(
     from tallyveil.postprocess.exchange import imported
     from tallyveil.postprocess.exchange.imported import open_published
 
+    if shapes is None and shapes_geocode != "geocode":
+        raise ConfigError(
+            "--shapes-geocode COLUMN can be given only together with --shapes FILE.", code="bad-flag"
+        )
     described = descriptions_named(_described(Path(published), layout, description))
     # All files are opened and held to what describes them before anything is written.
     try:

@@ -414,8 +414,8 @@ def interval_files(root: Path, area: str, query: str) -> list[Path]:
 
 def _missing(root: Path, area: str, query: str) -> StoreError:
     return StoreError(
-        f"{root} holds no intervals of '{query}' for {area}. Make them with `tallyveil intervals`, naming the query "
-        "with --tables.",
+        f"{root} holds no intervals of '{query}' for {area}. Name a geolevel or family of the folder `intervals`, or "
+        "make them with `tallyveil intervals`, naming the query with --tables.",
         code="intervals-missing",
     )
 
