@@ -80,7 +80,7 @@ def _of_one_line(value: str) -> str:
     if "\0" in value:
         raise ValueError("the text has the character U+0000, which no path and no name can have; remove it")
     if not is_one_line(value):  # from Python, it may be the content of a file in the place of its path
-        raise ValueError("the text has several lines, wanted a path or a name of one line")
+        raise ValueError("the text has several lines, wanted one line")
     return value
 
 

@@ -244,7 +244,8 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
         if geocode not in present:
             raise ConfigError(
                 f"the geometry file {path} lacks the column '{geocode}' of geocodes. "
-                f"{_columns(present)} Name the right one as [geography] geometry_geocode.",
+                f"{_columns(present)} Name the right one as [geography] geometry_geocode of a release file, or "
+                "with --shapes-geocode.",
                 code="column-missing",
             )
         meta, _, shapes, fields = pyogrio.raw.read(path.absolute(), columns=[geocode], force_2d=True)
