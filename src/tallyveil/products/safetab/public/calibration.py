@@ -188,9 +188,7 @@ def _least_share(
     try:
         for_cell = Fraction(0)
         if cell is not None:
-            for_cell = budget_for_margin(
-                mechanism, cell, stability=1, stage_1_fraction=gamma, recipe=recipe
-            )
+            for_cell = budget_for_margin(mechanism, cell, stability=1, stage_1_fraction=gamma, recipe=recipe)
         return for_cell if total is None else _share_of_total(mechanism, gamma, for_cell, total, cells)
     except BudgetError as error:
         raise BudgetError(
