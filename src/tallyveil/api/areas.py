@@ -410,12 +410,13 @@ def reliability(
 
 
 def _refuse_misfit(frame: pl.DataFrame, limits: Sequence[float], names: Sequence[str]) -> None:
-    missing = [name for name in WANTED if name not in frame.columns]
-    there = [name for name in ADDED if name in frame.columns]
+    columns = frame.collect_schema().names()
+    missing = [name for name in WANTED if name not in columns]
+    there = [name for name in ADDED if name in columns]
     if missing or there:
         what = f"no column {missing[0]}" if missing else f"a column {there[0]} already"
         raise ConfigError(
-            f"the table has {what}. {present_columns(frame.columns, WANTED)} Give a table with estimates and standard "
+            f"the table has {what}. {present_columns(columns, WANTED)} Give a table with estimates and standard "
             "errors, such as release.table(...) after release.add_intervals().",
             code="bad-argument",
         )

@@ -48,7 +48,7 @@ def draws(
     from tallyveil.cli.frame.progress import observer_for
 
     with observer_for(quiet, as_json) as observer:
-        made = make_draws(
+        draws = make_draws(
             release,
             out,
             number=number,
@@ -58,11 +58,11 @@ def draws(
             workers=workers,
             observer=observer,
         )
-    agreed = made.description["convergence"]
+    agreed = draws.description["convergence"]
     lines = [
-        *repr(made).splitlines(),
-        f"{made.description['chains']} chains of {agreed['sweeps']:,} sweeps agree: R-hat of coarse counts "
+        *repr(draws).splitlines(),
+        f"{draws.description['chains']} chains of {agreed['sweeps']:,} sweeps agree: R-hat of coarse counts "
         f"at most {agreed['reduction']:.3f}, their effective sample size at least {agreed['effective']:.0f}",
         str(out),
     ]
-    give({"out": str(out), **made.description}, lines, quiet=quiet, as_json=as_json)
+    give({"out": str(out), **draws.description}, lines, quiet=quiet, as_json=as_json)

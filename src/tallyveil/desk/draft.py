@@ -216,12 +216,14 @@ class Draft:
 
     def files(self) -> tuple[str, ...]:
         """Tables in the folder, which are suggested; the desk's own are not."""
-        own = {AREAS_FILE, NAMES_FILE}
+        written_files = {AREAS_FILE, NAMES_FILE}
         return tuple(
             sorted(
                 path.name
                 for path in self.folder.iterdir()
-                if path.suffix in (".parquet", *TEXT_SUFFIXES) and path.name not in own and path.is_file()
+                if path.suffix in (".parquet", *TEXT_SUFFIXES)
+                and path.name not in written_files
+                and path.is_file()
             )
         )
 
@@ -657,8 +659,8 @@ class Draft:
             strategy = smallest_strategy(plan, wishes)
             return plan, strategy, choices_of(plan, strategy)
 
-        found: tuple[ReleasePlan, Strategy, tuple[Choice, ...]] = self._remembered("budget", said, find)
-        return found
+        proposal: tuple[ReleasePlan, Strategy, tuple[Choice, ...]] = self._remembered("budget", said, find)
+        return proposal
 
     def costs(self) -> tuple[tuple[Wish, Fraction], ...]:
         """What each wish costs, as `costs_of`; raises as `smallest`."""

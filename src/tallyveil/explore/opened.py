@@ -288,15 +288,15 @@ def _table_names(root: Path, manifest: Manifest, tables: Sequence[str] | None) -
     known = known_queries(root, manifest)
     if manifest.kind is ReleaseKind.MEASUREMENTS:
         # The plan names tables of counts, which measurements do not have.
-        made = made_intervals(root, manifest.run)
-        if made is None:
+        intervals = made_intervals(root, manifest.run)
+        if intervals is None:
             raise StoreError(
                 f"{root} holds measurements, which have no counts, and no estimates were made of them yet. `tallyveil "
                 f"intervals {root} --tables QUERY,...` makes them and spends nothing. `tallyveil estimate` makes a "
                 "release with counts.",
                 code="intervals-missing",
             )
-        known = list(dict.fromkeys(item["query"] for item in made["compared"]))
+        known = list(dict.fromkeys(item["query"] for item in intervals["compared"]))
     wanted = known if tables is None else [as_named(name, known) for name in tables]
     missing = [name for name in wanted if name not in known]
     if missing or not wanted:

@@ -216,16 +216,16 @@ def _decide_by_query(
     names = sorted({*queries.by_geolevel[level], *queries.by_geolevel[level + 1]})
 
     @cache
-    def losses(own: int, child: int) -> tuple[Fraction | None, ...]:
+    def losses(parent: int, child: int) -> tuple[Fraction | None, ...]:
         """For each query group the child's t / d; None if it is worse off with any parent."""
-        return tuple(_loss(queries, level, name, values[own], values[child]) for name in names)
+        return tuple(_loss(queries, level, name, values[parent], values[child]) for name in names)
 
     @cache
-    def allowed(own: int, children: tuple[tuple[int, int], ...]) -> bool:
+    def allowed(parent: int, children: tuple[tuple[int, int], ...]) -> bool:
         """Whether a geounit may be bypassed, from the position of its share and those of its children's, counted."""
-        of_children = [(losses(own, child), count) for child, count in children]
+        of_children = [(losses(parent, child), count) for child, count in children]
         # A share of 0 was already moved up, so there is nothing to move to the children.
-        return values[own] > 0 and all(
+        return values[parent] > 0 and all(
             all(loss[place] is not None for loss, _ in of_children)
             and sum(count * (loss[place] or 0) for loss, count in of_children) <= 1
             for place in range(len(names))
@@ -233,8 +233,8 @@ def _decide_by_query(
 
     return np.array(
         [
-            allowed(own, tuple(sorted(Counter(children.tolist()).items())))
-            for own, children in zip(
+            allowed(position, tuple(sorted(Counter(children.tolist()).items())))
+            for position, children in zip(
                 here.positions.tolist(),
                 np.split(below.positions, here.child_offsets[1:-1]),
                 strict=True,
@@ -244,9 +244,9 @@ def _decide_by_query(
     )
 
 
-def _loss(queries: QueryShares, level: int, name: str, own: Fraction, child: Fraction) -> Fraction | None:
-    lost = queries.precision(level, name, own)
-    gained = queries.precision(level, name, own + child) - queries.precision(level + 1, name, child)
+def _loss(queries: QueryShares, level: int, name: str, parent: Fraction, child: Fraction) -> Fraction | None:
+    lost = queries.precision(level, name, parent)
+    gained = queries.precision(level, name, parent + child) - queries.precision(level + 1, name, child)
     if gained < 0 or (gained == 0 and lost > 0):
         return None
     return lost / gained if lost > 0 else Fraction(0)

@@ -458,8 +458,8 @@ class StoredMeasurements:
     ) -> NarrowArray:
         """The values of one part, whose width and geounits are known, with the variances of all; raises StoreError."""
         with self._loading:  # two threads must not read the same large file at once
-            kept = self._kept.pop(path, None)
-            if kept is None:
+            values = self._kept.pop(path, None)
+            if values is None:
                 frame = self._read_part(path)
                 codes = self._spine.geocodes[level].text.gather(geounits)
                 # What was changed since the geocodes were read would shift answers to other geounits.
@@ -469,12 +469,14 @@ class StoredMeasurements:
                 if not same or bool((frame["values"].list.len() != width).any()):
                     raise other_geography(path.parent)
                 flat = frame["values"].explode(empty_as_null=False).to_numpy()
-                kept = narrow(flat.reshape(frame.height, width))
-            self._kept[path] = kept  # at the end, so that what was not asked for the longest time goes first
-            used = sum(values.nbytes for values in self._kept.values())
+                values = narrow(flat.reshape(frame.height, width))
+            self._kept[path] = (
+                values  # at the end, so that what was not asked for the longest time goes first
+            )
+            used = sum(part.nbytes for part in self._kept.values())
             while used > KEPT_BYTES and len(self._kept) > 1:
                 used -= self._kept.pop(next(iter(self._kept))).nbytes
-        return kept
+        return values
 
     def _places(self, folder: Path, level: int, codes: pl.Series) -> Integers:
         """The geounit of each row of the files, each once; raises StoreError."""

@@ -398,8 +398,8 @@ def _memory(plan: ReleasePlan, sizes: Sizes, work: _Work) -> int:
         passing += [LIFTED_BYTES * sizes.geounits[-1] if any(_lifts(plan)) else 0]
     if plan.uses_tree:
         # At least all cells: which of cells and answers are kept is known only when the bounds are read.
-        kept = [max(size, plan.schema.size) for size in _swept(plan)]
-        held += SWEPT_BYTES * _total(kept[:-1], sizes.geounits[:-1]) + SWEEP_BYTES * max(kept)
+        widths = [max(size, plan.schema.size) for size in _swept(plan)]
+        held += SWEPT_BYTES * _total(widths[:-1], sizes.geounits[:-1]) + SWEEP_BYTES * max(widths)
     if work.intervals:
         held += INTERVALS_BYTES + INTERVAL_BYTES * work.intervals
         above = sum(sizes.geounits[:-1])

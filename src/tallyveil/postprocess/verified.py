@@ -98,9 +98,9 @@ def final_checks(root: Path, manifest: Manifest) -> list[str]:
     opened = _opened(root, manifest)
     plan, stated, spine = opened.plan, manifest.body["plan"], opened.hierarchies.spine
     constraints = read_constraints(root, stated, plan.schema, opened.hierarchies)
-    kept = read_kept(root, stated, plan.schema, spine)
-    groups = first_groups(plan, constraints, kept, spine) if plan.outer else None
-    checks = FinalChecks(plan, opened.hierarchies, constraints, kept, groups)
+    published = read_kept(root, stated, plan.schema, spine)
+    groups = first_groups(plan, constraints, published, spine) if plan.outer else None
+    checks = FinalChecks(plan, opened.hierarchies, constraints, published, groups)
     whole = frozenset(manifest.body.get("intervals", {}).get("tables", ()))
     promises = replace(checks.promises, whole=whole)
     _require_no_other(opened, [*spine.geolevels, *(area.name for area in promises.areas)])

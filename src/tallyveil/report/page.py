@@ -129,9 +129,9 @@ def write_editions(path: Path, template: str, editions: Sequence[Edition], *, mo
     shown_editions = []
     for edition in editions:
         environment = _templates(module, edition.language, anchor_suffix(edition.tag, editions[0].tag))
-        found = environment.get_template(template)
-        content = found.render({**edition.values, "layout": "content.html.j2"})
-        title = "".join(found.blocks["title"](found.new_context(edition.values)))
+        page_template = environment.get_template(template)
+        content = page_template.render({**edition.values, "layout": "content.html.j2"})
+        title = "".join(page_template.blocks["title"](page_template.new_context(edition.values)))
         shown_editions.append(
             {
                 "tag": edition.tag,

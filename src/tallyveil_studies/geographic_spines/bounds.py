@@ -93,16 +93,16 @@ def _rows(state: str, spine: Spine, families: Sequence[EntityFamily]) -> list[di
 def _of_spine(
     spine: Spine, families: Sequence[EntityFamily], steps: Sequence[Step]
 ) -> list[dict[str, object]]:
-    made = optimise_spine(spine, families, steps)
-    moved = [family.reordered(made.rows) for family in families if family.n_entities]
-    measures = TotalMeasures(_STRATEGY, _SUMMED, ("US",)).made_into(spine, made)
-    variances = measures.on(made.spine)
-    groups = made.spine.geolevels[-2]
+    optimised = optimise_spine(spine, families, steps)
+    moved = [family.reordered(optimised.rows) for family in families if family.n_entities]
+    measures = TotalMeasures(_STRATEGY, _SUMMED, ("US",)).made_into(spine, optimised)
+    variances = measures.on(optimised.spine)
+    groups = optimised.spine.geolevels[-2]
     parameters = {name: value for name, value in cost_parameters(_STRATEGY).items() if name != "geolevel"}
     parts = [
         {
-            "distance": off_spine_distances(made.spine, family).distance,
-            "least distance": distance_bounds(made.spine, family, (groups,), PRODUCTION_LIMIT),
+            "distance": off_spine_distances(optimised.spine, family).distance,
+            "least distance": distance_bounds(optimised.spine, family, (groups,), PRODUCTION_LIMIT),
             "standard deviation": np.sqrt(entity_variances(variances, family)),
             "least standard deviation": np.sqrt(variance_bounds(variances, family, groups, PRODUCTION_LIMIT)),
         }
@@ -114,7 +114,9 @@ def _of_spine(
     ]
     together = {name: float(np.concatenate([part[name] for part in parts]).mean()) for name in parts[0]}
     areas = sum(family.n_entities for family in moved)
-    together["least distance"] = joint_distance_bound(made.spine, moved, groups, PRODUCTION_LIMIT) / areas
+    together["least distance"] = (
+        joint_distance_bound(optimised.spine, moved, groups, PRODUCTION_LIMIT) / areas
+    )
     return [{**row, **parameters} for row in (*rows, _row("all together", areas, together))]
 
 

@@ -86,7 +86,7 @@ def test_presence_is_told_from_exact_tables_and_less_from_changed_ones(many):
 
 def test_the_coins_are_fair_and_change_nothing_else(many):
     pairs, before, after = many.pairs, many.shared.counts, many.tossed.counts
-    assert abs(pairs.kept.mean() - 0.5) < 0.05
+    assert abs(pairs.unchanged.mean() - 0.5) < 0.05
     assert after.sum() == before.sum()
     assert after.min() >= 0
     # Everybody stays in the geounit, and keeps what attackers know.

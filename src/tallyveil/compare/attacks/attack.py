@@ -161,9 +161,9 @@ class Targets:
         other = (np.cumsum(weights, axis=1) <= drawn[:, None]).sum(axis=1)
         unsound = (other == n_levels) | (weights[np.arange(other.size), np.minimum(other, n_levels - 1)] == 0)
         other = np.where(unsound, weights.argmax(axis=1), other)
-        kept = generator.integers(2, size=levels.size).astype(np.bool_)
+        unchanged = generator.integers(2, size=levels.size).astype(np.bool_)
         rare, drawn_evenly = self.rare_cells[geounits, cells], ~np.isin(person, seldom)
-        return Pairs(person, geounits, cells, self.cells[classes, other], kept, rare, drawn_evenly)
+        return Pairs(person, geounits, cells, self.cells[classes, other], unchanged, rare, drawn_evenly)
 
     @cached_property
     def rare_cells(self) -> Bools:
@@ -184,7 +184,7 @@ class Targets:
         from tables what he knew before. With coins that were thrown after everything else, he cannot.
         """
         counts = self.shared.counts.copy()
-        moved = np.flatnonzero(~self.pairs.kept)
+        moved = np.flatnonzero(~self.pairs.unchanged)
         np.subtract.at(counts, (self.pairs.geounits[moved], self.pairs.cells[moved]), 1)
         np.add.at(counts, (self.pairs.geounits[moved], self.pairs.others[moved]), 1)
         if self.shared.household is None and self.shared.contributor is None:
@@ -225,7 +225,7 @@ class Pairs(NamedTuple):
         geounits: Finest geounit of each person.
         cells: The cell of the person's record in the input.
         others: Another cell, which differs in the sensitive attribute alone.
-        kept: Whether the person keeps the record where coins are thrown.
+        unchanged: Whether the record of the person stays as it is where coins are thrown.
         rare: Whether the person's record is rare around there.
         even: Whether the person was drawn among all people with equal chances; the others were drawn among the rare.
     """
@@ -234,7 +234,7 @@ class Pairs(NamedTuple):
     geounits: Integers
     cells: Integers
     others: Integers
-    kept: Bools
+    unchanged: Bools
     rare: Bools
     even: Bools
 

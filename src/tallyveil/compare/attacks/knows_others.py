@@ -68,8 +68,8 @@ class KnowsOthers(Attack):
                 np.sum(by_areas[: shared.n_geolevels], axis=0),
                 np.sum(by_areas, axis=0),
             ]
-            best = max(choices, key=lambda score: _right(score[tuning], pairs.kept[tuning]))
-            findings += self._judged("from the tables", best[judging], pairs.kept[judging], bound)
+            best = max(choices, key=lambda score: _right(score[tuning], pairs.unchanged[tuning]))
+            findings += self._judged("from the tables", best[judging], pairs.unchanged[judging], bound)
         if published.noisy:
             key = targets.draws.bytes_of("noise of single trials")
             parts = [
@@ -77,18 +77,20 @@ class KnowsOthers(Attack):
                 for number, noisy in enumerate(published.noisy)
             ]
             score = np.sum(parts, axis=0)
-            findings += self._judged("from the noisy answers", score[judging], pairs.kept[judging], bound)
+            findings += self._judged(
+                "from the noisy answers", score[judging], pairs.unchanged[judging], bound
+            )
         return findings
 
-    def _judged(self, source: str, score: Floats, kept: Bools, bound: float | None) -> list[Finding]:
+    def _judged(self, source: str, score: Floats, unchanged: Bools, bound: float | None) -> list[Finding]:
         if not score.size:  # of one person nobody is left to judge the tuned attack by
             return []
-        return coin_findings(self.name, source, _right(score, kept), score.size, bound)
+        return coin_findings(self.name, source, _right(score, unchanged), score.size, bound)
 
 
-def _right(score: Floats, kept: Bools) -> float:
+def _right(score: Floats, unchanged: Bools) -> float:
     """Number of right guesses, by scores above zero where the person's own record is likelier; a tie is half."""
-    return float(((score > 0) == kept)[score != 0].sum() + 0.5 * (score == 0).sum())
+    return float(((score > 0) == unchanged)[score != 0].sum() + 0.5 * (score == 0).sum())
 
 
 def _evidence(shared: SharedInput, published: Published, law: Law, pairs: Pairs, areas: Areas) -> Floats:
@@ -105,7 +107,7 @@ def _evidence(shared: SharedInput, published: Published, law: Law, pairs: Pairs,
                 touched = np.flatnonzero((answers != others) & (answer >= 0) & (place >= 0))
                 at = place[touched], answer[touched]
                 # The others in this answer: without the person, wherever the coin has put him.
-                present = pairs.kept[touched] == (sign > 0)
+                present = pairs.unchanged[touched] == (sign > 0)
                 without = true[at] - present
                 shown = table.at(*at)
                 inside = law.log_likelihood(name, without + 1, shown)
@@ -137,7 +139,7 @@ def _noisy_evidence(
                 drawn = max(Fraction(float(variance)), LEAST_VARIANCE)
                 noise = discrete_gaussian(drawn, people.size, key=own_key).astype(np.float64)
                 # The answer above the others in it: 1 with the person, plus noise.
-                above = noise + (pairs.kept[people] == (sign > 0))
+                above = noise + (pairs.unchanged[people] == (sign > 0))
                 # log p(above | 1) - log p(above | 0) of a law proportional to exp(-x^2 / (2 variance)).
                 total[people] += sign * (above**2 - (above - 1) ** 2) / (2 * variance)
     return total

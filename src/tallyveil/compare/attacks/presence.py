@@ -118,7 +118,7 @@ class Presence(Attack):
             source: In words.
             scores: Scores of all people by what is believed of the others: of the cells, and of a second table if any.
         """
-        present = targets.pairs.kept[people]
+        present = targets.pairs.unchanged[people]
         halves = targets.half(people.size)
         tuning, judging = halves == 0, halves == 1
         best, most = np.zeros(people.size), -1.0

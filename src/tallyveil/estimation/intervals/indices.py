@@ -100,11 +100,11 @@ def quantiles_of(sums: Floats, variances: Floats, quantile: float) -> Quantiles:
     below = np.concatenate([np.full((len(sums), 1), -np.inf), (sums - reach)[:, :-1]], axis=1)
     # Of D that is known exactly, 0 is not below 0: the quantile is the first level with D >= 0.
     exact = np.concatenate([np.zeros((len(sums), 1), np.bool_), (variances == 0)[:, :-1]], axis=1)
-    kept = np.where(exact, below < 0, below <= 0) & (sums + reach >= 0)
+    accepted = np.where(exact, below < 0, below <= 0) & (sums + reach >= 0)
     # Where every level is rejected, the estimate is the least that contradicts the counts.
-    kept[np.arange(len(sums)), estimate] |= ~kept.any(axis=1)
-    low = kept.argmax(axis=1)
-    high = n_levels - 1 - kept[:, ::-1].argmax(axis=1)
+    accepted[np.arange(len(sums)), estimate] |= ~accepted.any(axis=1)
+    low = accepted.argmax(axis=1)
+    high = n_levels - 1 - accepted[:, ::-1].argmax(axis=1)
     return Quantiles(estimate, np.minimum(low, estimate), np.maximum(high, estimate))
 
 
@@ -353,28 +353,28 @@ def _pairs(state: _State) -> _Part:
     value, biases, gradient = 0.0, np.zeros(2), np.zeros(x.shape)
     both = np.einsum("igjh->ij", c) if state.has_noise else None
     for group in range(x.shape[1]):
-        own = x[:, group]
-        pairs = np.outer(own, t) - np.outer(t, own)
+        members = x[:, group]
+        pairs = np.outer(members, t) - np.outer(t, members)
         signs = np.sign(pairs)
         value += float(np.abs(pairs).sum())
         gradient[:, group] += 2 * signs @ t
-        gradient -= 2 * (signs @ own)[:, None]
+        gradient -= 2 * (signs @ members)[:, None]
         if both is not None:
             inside, with_unit = c[:, group, :, group], c[:, group].sum(axis=2)
-            biases += _kinked(pairs, _pair_variances(own, t, inside, with_unit, both))
+            biases += _kinked(pairs, _pair_variances(members, t, inside, with_unit, both))
     return _Part(value, gradient, float(biases[0]), float(biases[1]))
 
 
 def _pair_variances(x: Floats, t: Floats, inside: Floats, with_unit: Floats, both: Floats) -> Floats:
     """Variances of x t' - x' t of all pairs of units, from the covariances of x and x', x and t', and t and t'."""
     first, second = np.diag(inside), np.diag(both)
-    own = np.diag(with_unit)
+    same_unit = np.diag(with_unit)
     # Of t' x: x and t' are of different units; of x' t likewise.
     square = np.outer(first, t**2) + np.outer(x**2, second)
     square = square + square.T
     mixed = 2 * np.outer(x, t) * with_unit  # t' x Cov(x, t')
     crossed = -2 * np.outer(t, t) * inside - 2 * np.outer(x, x) * both
     # Of x and t of one unit, in two terms of opposite signs.
-    beside = -2 * np.outer(own, t * x)
+    beside = -2 * np.outer(same_unit, t * x)
     out: Floats = square + mixed + mixed.T + crossed + beside + beside.T
     return out

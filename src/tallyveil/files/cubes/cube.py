@@ -195,14 +195,14 @@ def placed(frame: pl.DataFrame, codes: Mapping[str, pl.Series]) -> pl.DataFrame:
     place = pl.lit(0, dtype=pl.Int64)
     for column, known in codes.items():
         place = place * len(known) + code_expression(column, known.to_list())
-    found = frame.with_columns(place.alias(PLACE)).sort(PLACE)
-    if found[PLACE].null_count():
+    in_order = frame.with_columns(place.alias(PLACE)).sort(PLACE)
+    if in_order[PLACE].null_count():
         raise StoreError(
             f"a published table has a code in {', '.join(codes)} that the release does not have. Restore its files "
             "from a copy of the release.",
             code="release-damaged",
         )
-    return found
+    return in_order
 
 
 def free_name(name: str, taken: Mapping[str, object] | set[str]) -> str:

@@ -97,7 +97,7 @@ def is_agency(text: object) -> bool:
 def code_id(code: str) -> str:
     """The identifier of a code."""
     # An underscore that begins what looks like an encoded character is itself encoded.
-    return re.sub(r"^-|[^A-Za-z0-9_-]|_(?=x[0-9A-F]{4,6}_|x_)|^$", lambda found: _encoded(found[0]), code)
+    return re.sub(r"^-|[^A-Za-z0-9_-]|_(?=x[0-9A-F]{4,6}_|x_)|^$", lambda match: _encoded(match[0]), code)
 
 
 def _encoded(character: str) -> str:

@@ -228,15 +228,17 @@ def read_spreadsheet(path: Path, columns: Mapping[str, str]) -> SourceTable:
         raise _misread(path, "an empty file", "a list saved as CSV", "Save the published list again.")
     records = _records(path, columns)
     letters = ([_letters(name) for name in fields] for _, fields in records)
-    found = next(((place, names) for place, names in enumerate(letters) if set(columns) <= set(names)), None)
-    if found is None:
+    heading = next(
+        ((place, names) for place, names in enumerate(letters) if set(columns) <= set(names)), None
+    )
+    if heading is None:
         raise _misread(
             path,
             f"no line with {', '.join(columns)}",
             "a header with these columns, whose names may have spaces and capital letters",
             "Save the published list as CSV, with its header.",
         )
-    start, header = found
+    start, header = heading
     rows = [(line, fields) for line, fields in records[start + 1 :] if any(fields[1:])]
     if not rows:
         raise _without_rows(path)

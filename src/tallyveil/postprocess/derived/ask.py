@@ -356,16 +356,16 @@ def _deviations(
     means = np.tile(np.eye(each) / n, (n, 1))
     both = counts.covariances_with(means)
     second = np.einsum("rs,rs->s", means, np.nan_to_num(both))
-    own = np.tile(np.arange(each), n)
+    answer_of_row = np.tile(np.arange(each), n)
     known = np.isfinite(both).all(axis=0)
     columns = numbers.quotients(
         Quotient(
             answers.estimates.ravel(),
-            answers.estimates.mean(axis=0)[own],
+            answers.estimates.mean(axis=0)[answer_of_row],
             answers.variances.ravel(),
             # Of a total that is known exactly, it may come out a rounding error below zero.
-            np.where(known, np.maximum(second, 0.0), np.inf)[own],
-            both[np.arange(n * each), own],
+            np.where(known, np.maximum(second, 0.0), np.inf)[answer_of_row],
+            both[np.arange(n * each), answer_of_row],
             plain_numbers(asked, None),
             is_deviation=True,
         )
@@ -417,17 +417,17 @@ def _indices(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
     shape = len(regions), *weights.shape[:2]
     answers = fitted.answers(regions, every)
     estimates, variances = answers.estimates.reshape(shape), answers.variances.reshape(shape)
-    found: list[Index] = []
+    indices: list[Index] = []
     for start, stop in pairwise(cuts):
         for row, sums in enumerate(weights):
             x, spread = estimates[start:stop, row], variances[start:stop, row]
             if np.isfinite(spread).all():
                 covariance = fitted.joint(regions[start:stop], sums, spread).covariance(None)
-                found.append(index_of(measure.kind, x, covariance, numbers.quantile))
+                indices.append(index_of(measure.kind, x, covariance, numbers.quantile))
             else:
-                found.append(Index(math.nan, math.nan, NOT_DETERMINED))
+                indices.append(Index(math.nan, math.nan, NOT_DETERMINED))
     return numbers.indices(
-        found, math.log(levels) if measure.kind == "entropy" else 1.0, plain_numbers(asked, None)
+        indices, math.log(levels) if measure.kind == "entropy" else 1.0, plain_numbers(asked, None)
     )
 
 

@@ -251,12 +251,14 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
             )
         factors[factor.attribute] = factor
     conditions = [_condition(schema, condition) for condition in question.where]
-    kept = None
+    denominator_names: list[str] = []
     if question.share_of is not None:
         asked = [*(str(factor.name) for factor in factors.values()), *(name for name, _, _ in conditions)]
-        kept = [known_name(name, asked, "attribute or recode of the question") for name in question.share_of]
+        denominator_names = [
+            known_name(name, asked, "attribute or recode of the question") for name in question.share_of
+        ]
     axes = [
-        _axis(schema, axis, factors.get(attribute.name), conditions, kept)
+        _axis(schema, axis, factors.get(attribute.name), conditions, denominator_names)
         for axis, attribute in enumerate(schema.attributes)
     ]
     if question.measure is not None:
@@ -357,7 +359,7 @@ def _axis(
     axis: int,
     factor: Factor | None,
     conditions: Sequence[tuple[str, str, NDArray[np.bool_]]],
-    kept: Sequence[str] | None,
+    denominator_names: Sequence[str],
 ) -> Axis:
     attribute = schema.attributes[axis]
     every = np.ones(attribute.size, np.bool_)
@@ -365,7 +367,7 @@ def _axis(
     for name, of, levels in conditions:
         if of == attribute.name:
             inside = inside & levels
-            whole_inside = whole_inside & levels if kept is not None and name in kept else whole_inside
+            whole_inside = whole_inside & levels if name in denominator_names else whole_inside
     masks, labels = (every[None], ("",)) if factor is None else (masks_of(factor), factor.labels)
     counted = masks & inside
     left = np.flatnonzero(counted.any(axis=1))
@@ -376,7 +378,7 @@ def _axis(
             f"no level of {attribute.name!r} is left by what is said of {', '.join(dict.fromkeys([*rows, *named]))}: "
             "the conditions contradict each other. Leave one out, or name levels that they share."
         )
-    is_kept = factor is not None and kept is not None and factor.name in kept
+    is_kept = factor is not None and factor.name in denominator_names
     whole = masks & whole_inside if is_kept else np.broadcast_to(whole_inside, counted.shape)
     row_name = None if factor is None else str(factor.name)
     return Axis(row_name, tuple(labels[group] for group in left), counted[left], whole[left])

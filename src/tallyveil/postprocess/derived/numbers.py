@@ -241,17 +241,17 @@ class Numbers:
             "lacking": _reasons((SMALL, ~there), (NOT_DETERMINED, ~determined)),
         }
 
-    def indices(self, found: Sequence[Index], most: float, published: PlainNumbers | None) -> Columns:
+    def indices(self, indices: Sequence[Index], most: float, published: PlainNumbers | None) -> Columns:
         """The columns of indices between 0 and `most`."""
-        values = np.array([index.value for index in found])
-        errors = np.array([index.standard_error for index in found])
-        reach = self.quantile * errors if self.model.gaussian else np.full(len(found), np.nan)
+        values = np.array([index.value for index in indices])
+        errors = np.array([index.standard_error for index in indices])
+        reach = self.quantile * errors if self.model.gaussian else np.full(len(indices), np.nan)
         low, high = np.clip(values - reach, 0.0, most), np.clip(values + reach, 0.0, most)
         number, counts = None, {}
         if published is not None:
             number = published.number
             counts = {"count": pl.Series(published.count), "published": pl.Series(number).fill_nan(None)}
-        lacking = pl.Series([index.lacking for index in found], dtype=pl.String)
+        lacking = pl.Series([index.lacking for index in indices], dtype=pl.String)
         numbers = (values, errors, low, high)
         return counts | number_columns(numbers, number, lacking, self.limit, SHARE_DECIMALS)
 

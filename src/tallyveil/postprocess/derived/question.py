@@ -148,10 +148,10 @@ class _Reader:
         """The next word as a name; raises ConfigError if there is none."""
         token = self._tokens[self._at] if self._at < len(self._tokens) else None
         if token is None or (token.is_plain and token.text in (*WORDS, "=", ",")):
-            found = "its end" if token is None else repr(token.text)
+            obstacle = "its end" if token is None else repr(token.text)
             raise refused(
-                f"the question has {found} where {what} is wanted. Its form is {FORM}; put names that are words of the "
-                "grammar between quotes."
+                f"the question has {obstacle} where {what} is wanted. Its form is {FORM}; put names that are words of "
+                "the grammar between quotes."
             )
         self._at += 1
         return token.text

@@ -158,10 +158,10 @@ def regress(
     n, p = len(areas), len(named) + 1
     if n < p + 2:
         raise _refused(f"{n:,} areas are too few for {p} terms. Ask for areas of a finer geolevel.")
-    made = _made(counts, areas, variables)
-    x = np.column_stack([np.ones(n), made.values[1:].T])
-    noise = made.noise()
-    fit = corrected(made.values[0], x, noise, made.covariance)
+    inputs = _made(counts, areas, variables)
+    x = np.column_stack([np.ones(n), inputs.values[1:].T])
+    noise = inputs.noise()
+    fit = corrected(inputs.values[0], x, noise, inputs.covariance)
     quantile = two_sided_quantile(level)
     table = pl.DataFrame(
         {
@@ -240,8 +240,8 @@ def corrected(y: Floats, x: Floats, noise: Floats, covariance: Floats | None = N
 def noise_shares(x: Floats, noise: Floats) -> list[float]:
     """The part of the variance of each regressor beside the first one that is noise."""
     spread = ((x[:, 1:] - x[:, 1:].mean(axis=0)) ** 2).sum(axis=0)
-    own = np.einsum("nvv->v", noise)[1:]
-    return [float(part) for part in own / np.where(spread > 0, spread, np.nan)]
+    noise_variances = np.einsum("nvv->v", noise)[1:]
+    return [float(part) for part in noise_variances / np.where(spread > 0, spread, np.nan)]
 
 
 def _refuse_noise(moments: Floats, spread: Floats, n: int) -> None:
@@ -302,8 +302,8 @@ def _made(counts: Answer, areas: list[NDArray[np.int64]], variables: Sequence[Va
         if variable.numbers is not None:
             values[number] = _public(variable.numbers, counts, areas)
             continue
-        own = covariance[:, number, :, :, number][:, np.arange(n), :, np.arange(n)]
-        values[number], slopes[:, number] = _value(variable, sums[:, number], own)
+        within_area = covariance[:, number, :, :, number][:, np.arange(n), :, np.arange(n)]
+        values[number], slopes[:, number] = _value(variable, sums[:, number], within_area)
     noise = np.einsum("avi,avibwj,bwj->viwj", slopes, covariance, slopes)
     return _Made(values, noise)
 
@@ -313,18 +313,18 @@ LEAST_SCORE: Final = 2.0
 order are off by more than they correct; twice as many would leave out most tracts for small groups."""
 
 
-def _value(variable: Variable, sums: Floats, own: Floats) -> tuple[Floats, Floats]:
+def _value(variable: Variable, sums: Floats, within_area: Floats) -> tuple[Floats, Floats]:
     """A variable of all areas, without bias to second order; and its slopes by part and whole (2, areas)."""
     part, whole = sums
     if variable.whole is None:
         return part, np.stack([np.ones(len(part)), np.zeros(len(part))])
-    _refuse_small(whole, own[:, 1, 1], "the denominator of a share")
+    _refuse_small(whole, within_area[:, 1, 1], "the denominator of a share")
     ratio = part / whole
     slopes = np.stack([np.ones(len(part)), -ratio]) / whole
-    bias = (ratio * own[:, 1, 1] - own[:, 0, 1]) / whole**2
+    bias = (ratio * within_area[:, 1, 1] - within_area[:, 0, 1]) / whole**2
     if not variable.is_logit:
         return ratio - bias, slopes
-    spread = np.einsum("an,nab,bn->n", slopes, own, slopes)
+    spread = np.einsum("an,nab,bn->n", slopes, within_area, slopes)
     _refuse_small(ratio, spread, "a share with a logit")
     _refuse_small(1 - ratio, spread, "the complement of a share with a logit")
     slope = 1 / (ratio * (1 - ratio))

@@ -254,12 +254,12 @@ def _notes(answer: Answer, language: str, release: LabelledRelease) -> tuple[str
 def _read(
     rows: pl.DataFrame, codes: dict[str, pl.Series], measures: tuple[Measure, ...]
 ) -> Iterator[pl.DataFrame]:
-    found = placed(rows, codes)
+    in_order = placed(rows, codes)
     # Ends of intervals that are not finite are no numbers of these forms.
     numbers = [
         pl.when(pl.col(item.name).is_finite()).then(pl.col(item.name))
-        if found.schema[item.name].is_float()
+        if in_order.schema[item.name].is_float()
         else pl.col(item.name)
         for item in measures
     ]
-    yield found.select("place", *numbers, status_of(pl.col(STANDARD_ERROR.name)))
+    yield in_order.select("place", *numbers, status_of(pl.col(STANDARD_ERROR.name)))
