@@ -20,7 +20,7 @@ from tallyveil.kernels.compiled import (
     njit,
     pointers,
 )
-from tallyveil.kernels.tiles.direction import find_direction
+from tallyveil.kernels.tiles.direction import DIRECTION_PARTS, find_direction
 from tallyveil.kernels.tiles.family import (
     Family,
     Source,
@@ -38,7 +38,9 @@ from tallyveil.kernels.tiles.solver import (
     climb,
     combine,
     evaluate,
+    gaps_of,
     solve_component,
+    spread,
 )
 from tallyveil.kernels.tiles.tables import Prices, Tables, project
 from tallyveil.kernels.vectors import longer
@@ -64,6 +66,7 @@ class TileKernels(NamedTuple):
     solve: Callable[[Tables, Prices, Floats, float, ComponentParts], ComponentOutcome]
     parts: ComponentParts
     round_up: Callable[[Estimates, Nest, Integers], int]
+    sums_hold: Callable[[Family, IntegerRows], bool]
 
 
 class Solved(NamedTuple):
@@ -88,12 +91,38 @@ class Solved(NamedTuple):
     estimates: Floats
 
 
+@njit(nogil=True, cache=True)
+def sums_hold(family: Family, counts: IntegerRows) -> bool:
+    """Whether counts are not negative and have every sum, in whole numbers."""
+    n_children, n_columns = counts.shape
+    left, good = np.empty(family.fixed.shape[1], np.int64), True
+    # a copy, from which what the children have is taken away
+    columns = family.counts.copy()
+    for c in range(n_children):
+        for g in range(left.size):
+            left[g] = family.fixed[c, g]
+        for i in range(n_columns):
+            # whole numbers and no tolerance
+            good &= counts[c, i] >= 0
+            left[family.group[i]] -= counts[c, i]
+            if columns.size:
+                columns[i] -= counts[c, i]
+        for g in range(left.size):
+            good &= left[g] == 0
+    for i in range(columns.size):
+        good &= columns[i] == 0
+    return good
+
+
 KERNELS = TileKernels(
     read_family,
     component_tables,
     solve_component,
-    ComponentParts(Methods(project, approach, find_direction, evaluate, combine), climb),
+    ComponentParts(
+        Methods(project, approach, find_direction, DIRECTION_PARTS, evaluate, combine), spread, climb, gaps_of
+    ),
     round_table,
+    sums_hold,
 )
 """One kernel with the code of all of them would take longer to compile than all of them by themselves."""
 
@@ -194,7 +223,7 @@ def _solve_family(
                 entries = x[tables.entry_begin[t] : tables.entry_begin[t + 1]]
                 _write(source, members[t], tables, t, entries, estimates)
     # All fixed sums once more, in whole numbers and from the counts alone, whatever the steps before have done
-    if not proved or not sums_hold(source.family, counts):
+    if not proved or not kernels.sums_hold(source.family, counts):
         return UNPROVED
     return SOLVED if begin.size > 1 else SETTLED
 
@@ -268,26 +297,3 @@ def _write(source: Source, p: int, tables: Tables, t: int, x: Numbers, out: Numb
         for k in range(depth):
             value = x[i * along + k * across]
             out[free.row[free.row_begin[p] + k], column] = value
-
-
-@internal
-def sums_hold(family: Family, counts: Integers) -> bool:
-    """Whether counts are not negative and have every sum, in whole numbers."""
-    n_children, n_columns = counts.shape
-    left, good = np.empty(family.fixed.shape[1], np.int64), True
-    # a copy, from which what the children have is taken away
-    columns = family.counts.copy()
-    for c in range(n_children):
-        for g in range(left.size):
-            left[g] = family.fixed[c, g]
-        for i in range(n_columns):
-            # whole numbers and no tolerance
-            good &= counts[c, i] >= 0
-            left[family.group[i]] -= counts[c, i]
-            if columns.size:
-                columns[i] -= counts[c, i]
-        for g in range(left.size):
-            good &= left[g] == 0
-    for i in range(columns.size):
-        good &= columns[i] == 0
-    return good

@@ -44,12 +44,13 @@ on the column. Each entry falls by 1 - 1/2. A child's block is 1 + 1/2 - (1/2)(1
 Oracle: the dense matrices and equations in numpy, in the tests.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats, Int32s, Integers
-from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.compiled import internal, njit, pointers
 from tallyveil.kernels.tiles.tables import Prices, Strip, Tables, clear_sums, whole_strip
 from tallyveil.kernels.vectors import cholesky, first_at_least, inner, longer
 
@@ -131,17 +132,7 @@ def _list_entries(tables: Tables, x: Floats, face: TableFace) -> None:
     face.begin[outer] = n_active
 
 
-@internal
-def apply_face(tables: Tables, face: TableFace, moves: Floats, falls: Floats, strip: Strip) -> None:
-    """falls = H moves. Both have the labels first (`TableFace.label_step`), then the inner lines.
-
-    The strip is that of all children.
-    """
-    drop_entries(tables, face, moves, falls)
-    add_drops(tables, face, falls, strip)
-
-
-@internal
+@njit(nogil=True, cache=True)
 def drop_entries(tables: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
     """By how much each active entry of the tables falls, and the falls of their inner lines."""
     n_labels = tables.label_weight.size
@@ -220,7 +211,7 @@ def _drop_rows(tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Flo
                 falls[inner[z]] += drop[z]
 
 
-@internal
+@njit(nogil=True, cache=True)
 def add_drops(tables: Tables, face: TableFace, falls: Floats, strip: Strip) -> None:
     """The falls of the labels of a strip's children. The additions of a fall have one order, in every strip."""
     # cleared first, as labels reach over several tables
@@ -327,7 +318,7 @@ class _Rows(NamedTuple):
     total: Floats
 
 
-@internal
+@njit(nogil=True, cache=True)
 def factored_blocks(
     tables: Tables, face: TableFace, easing: Floats, share: Floats, strip: Strip
 ) -> ChildBlocks:
@@ -538,7 +529,7 @@ def _factor(blocks: ChildBlocks, share: Floats) -> None:
                 block[i * n + i] = 1.0 / np.sqrt(share[blocks.place[first + i]])
 
 
-@internal
+@njit(nogil=True, cache=True)
 def apply_blocks(
     tables: Tables,
     face: TableFace,
@@ -601,37 +592,6 @@ def _solve_block(blocks: ChildBlocks, c: int, out: Floats) -> None:
         out[place[i]] = right[i]
 
 
-# Half as many would leave some directions less exact, which costs steps of Newton's method; with twice as
-# many a direction that converges slowly takes longer.
-CG_STEPS = 1000
-"""Most steps of conjugate gradients. What is left makes the direction less exact."""
-
-
-@njit(nogil=True, cache=True)
-def find_direction(
-    tables: Tables, x: Floats, slopes: FloatRows, moves: Prices, precision: float
-) -> tuple[float, int]:
-    """Newton's direction at a point, given the gradient (`slopes`), into `moves`.
-
-    Returns:
-        How fast the dual function rises along it, and the steps of conjugate gradients.
-    """
-    face, strip = list_face(tables, x), whole_strip(tables)
-    search = begin_search(tables, face, slopes)
-    blocks = factored_blocks(tables, face, search.easing, search.share, strip)
-    apply_blocks(tables, face, blocks, search.share, search.left, search.ahead, strip)
-    energy = inner(search.left, search.ahead)
-    # energy is a square, hence the precision's square
-    enough, steps = precision * precision * energy, 0
-    while energy > enough and steps < CG_STEPS:
-        steps += 1
-        apply_face(tables, face, search.ahead, search.product, strip)
-        advance(search, energy)
-        apply_blocks(tables, face, blocks, search.share, search.left, search.product, strip)
-        energy = turn(search, energy)
-    return end_search(tables, face, search, slopes, moves), steps
-
-
 class Search(NamedTuple):
     """Vectors of conjugate gradients: labels in every child first, then inner lines.
 
@@ -652,11 +612,12 @@ class Search(NamedTuple):
     product: Floats
 
 
-@internal
-def begin_search(tables: Tables, face: TableFace, slopes: FloatRows) -> Search:
-    """The vectors at zero moves; `ahead` is share * left, for the preconditioner."""
+@njit(nogil=True, cache=True)
+def begin_search(tables: Tables, x: Floats, slopes: FloatRows) -> tuple[TableFace, Search]:
+    """The face of a point, and the vectors at zero moves; `product` is share * left, for the preconditioner."""
+    face = list_face(tables, x)
     n = slopes.size + face.inner_begin[tables.upright.size]
-    search = Search(np.zeros(slopes.size), np.empty(n), np.zeros(n), np.zeros(n), np.empty(n), np.empty(n))
+    search = Search(np.zeros(slopes.size), np.empty(n), np.zeros(n), np.zeros(n), np.zeros(n), np.empty(n))
     _precondition(tables, face, search.easing, search.share)
     for k in range(slopes.shape[0]):
         for c in range(slopes.shape[1]):
@@ -664,11 +625,11 @@ def begin_search(tables: Tables, face: TableFace, slopes: FloatRows) -> Search:
             # Inner lines have no gradient: the projection made their sums right. Only labels have one.
             search.left[j] = slopes[k, c] if search.share[j] > 0.0 else 0.0
     for j in range(n):
-        search.ahead[j] = search.share[j] * search.left[j]
-    return search
+        search.product[j] = search.share[j] * search.left[j]
+    return face, search
 
 
-@internal
+@njit(nogil=True, cache=True)
 def advance(search: Search, energy: float) -> None:
     """Make a step along `ahead`, where `product` is H ahead; then `product` is share * left, for the preconditioner."""
     easing, share, move, left, ahead, product = search
@@ -682,9 +643,12 @@ def advance(search: Search, energy: float) -> None:
         product[j] = share[j] * left[j]
 
 
-@internal
+@njit(nogil=True, cache=True)
 def turn(search: Search, before: float) -> float:
-    """Turn to the next direction, where `product` is the preconditioner times the residual; returns the new energy."""
+    """Turn to the next direction, where `product` is the preconditioner times the residual; returns the new energy.
+
+    The energy before the first direction counts as infinite, and `ahead` is zero then.
+    """
     ahead, product = search.ahead, search.product
     energy = inner(search.left, product)
     # Fletcher and Reeves's ratio: both energies are already known
@@ -693,7 +657,7 @@ def turn(search: Search, before: float) -> float:
     return energy
 
 
-@internal
+@njit(nogil=True, cache=True)
 def end_search(tables: Tables, face: TableFace, search: Search, slopes: FloatRows, moves: Prices) -> float:
     """Write the moves. Returns gradient * moves: how fast the dual function rises at first, for Armijo's rule."""
     _write(tables, face, search.move, moves)
@@ -732,3 +696,53 @@ def _write(tables: Tables, face: TableFace, move: Floats, moves: Prices) -> None
                 moves.row[first + j] = move[begin + j] / heaviest
             else:
                 moves.column[first + j] = move[begin + j] / heaviest
+
+
+@pointers
+class DirectionParts(NamedTuple):
+    """The kernels that `find_direction` calls through pointers. Threads share the work of a call of each."""
+
+    begin_search: Callable[[Tables, Floats, FloatRows], tuple[TableFace, Search]]
+    factored_blocks: Callable[[Tables, TableFace, Floats, Floats, Strip], ChildBlocks]
+    apply_blocks: Callable[[Tables, TableFace, ChildBlocks, Floats, Floats, Floats, Strip], None]
+    drop_entries: Callable[[Tables, TableFace, Floats, Floats], None]
+    add_drops: Callable[[Tables, TableFace, Floats, Strip], None]
+    advance: Callable[[Search, float], None]
+    turn: Callable[[Search, float], float]
+    end_search: Callable[[Tables, TableFace, Search, FloatRows, Prices], float]
+
+
+DIRECTION_PARTS = DirectionParts(
+    begin_search, factored_blocks, apply_blocks, drop_entries, add_drops, advance, turn, end_search
+)
+
+# Half as many would leave some directions less exact, which costs steps of Newton's method; with twice as
+# many a direction that converges slowly takes longer.
+CG_STEPS = 1000
+"""Most steps of conjugate gradients. What is left makes the direction less exact."""
+
+
+@njit(nogil=True, cache=True)
+def find_direction(
+    tables: Tables, x: Floats, slopes: FloatRows, moves: Prices, precision: float, parts: DirectionParts
+) -> tuple[float, int]:
+    """Newton's direction at a point, given the gradient (`slopes`), into `moves`.
+
+    Returns:
+        How fast the dual function rises along it, and the steps of conjugate gradients.
+    """
+    strip, (face, search) = whole_strip(tables), parts.begin_search(tables, x, slopes)
+    share, left, ahead, product = search.share, search.left, search.ahead, search.product
+    blocks = parts.factored_blocks(tables, face, search.easing, share, strip)
+    parts.apply_blocks(tables, face, blocks, share, left, product, strip)
+    energy, steps = parts.turn(search, np.inf), 0
+    # energy is a square, hence the precision's square
+    enough = precision * precision * energy
+    while energy > enough and steps < CG_STEPS:
+        steps += 1
+        parts.drop_entries(tables, face, ahead, product)
+        parts.add_drops(tables, face, product, strip)
+        parts.advance(search, energy)
+        parts.apply_blocks(tables, face, blocks, share, left, product, strip)
+        energy = parts.turn(search, energy)
+    return parts.end_search(tables, face, search, slopes, moves), steps

@@ -8,9 +8,10 @@ A State's largest county with all its tracts is one family, which has tens of mi
 - *Strips*, which are some children with their rows in every table: the sums of labels and the blocks of the
   preconditioner. Each such sum and block belongs to one child.
 
-Newton's method itself is `solver.climb`, whose lines Python runs here; it calls the kernels below. Every number is
-computed by one thread, from the same numbers in the same order as on one thread. So counts do not depend on the number
-of threads, of pieces or of strips. What is left for one thread are sums over everything, which are short.
+Newton's method itself is `solver.climb`, and its direction `direction.find_direction`. Python runs the lines of both
+here, and the kernels that they call share their work among the threads. Every number is computed by one thread, from
+the same numbers in the same order as on one thread. So counts do not depend on the number of threads, of pieces or of
+strips. What is left for one thread are sums over everything, which are short.
 
 Oracle: `chunk.solve_chunk`, which gives the same bits.
 """
@@ -19,11 +20,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from tallyveil.arrays import FloatRows, Floats, IntegerRows, Integers
+from tallyveil.arrays import Floats, IntegerRows, Integers
 from tallyveil.kernels.compiled import all_compiled, conforming, lines_of, njit
 from tallyveil.kernels.tiles.chunk import (
     CONTRADICTORY,
@@ -37,24 +38,9 @@ from tallyveil.kernels.tiles.chunk import (
     TileKernels,
     note,
     round_and_write,
-    sums_hold,
     zero_prices,
 )
-from tallyveil.kernels.tiles.direction import (
-    CG_STEPS,
-    ChildBlocks,
-    Search,
-    TableFace,
-    add_drops,
-    advance,
-    apply_blocks,
-    begin_search,
-    drop_entries,
-    end_search,
-    factored_blocks,
-    list_face,
-    turn,
-)
+from tallyveil.kernels.tiles.direction import ChildBlocks, DirectionParts, TableFace, find_direction
 from tallyveil.kernels.tiles.family import Source, TileChunk
 from tallyveil.kernels.tiles.rounding import FAILED
 from tallyveil.kernels.tiles.solver import (
@@ -71,12 +57,11 @@ from tallyveil.kernels.tiles.solver import (
     aim,
     climb,
     dual_value,
-    gaps_of,
     row_energies,
     take_few_steps,
 )
 from tallyveil.kernels.tiles.tables import Prices, Strip, Tables, clear_sums, label_sums
-from tallyveil.kernels.vectors import inner, largest_of
+from tallyveil.kernels.vectors import largest_of
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -111,7 +96,7 @@ def solve_family(chunk: TileChunk, tolerance: float, threads: int) -> Solved:
                 ways = _rounded(team, source, members, tables, x, counts)
                 effort[0, FLOWS_AT:] += np.bincount(ways, minlength=EFFORT_SIZE - FLOWS_AT)
                 proved &= FAILED not in ways
-        if not proved or not _sums_hold(source.family, counts):
+        if not proved or not kernels.sums_hold(source.family, counts):
             ended = UNPROVED
         else:
             ended = SOLVED if len(begin) > 1 else SETTLED
@@ -169,36 +154,46 @@ class _Team:
         self.each(lambda strip: _label_sums(tables, x, state.gradient, strip), self.strips)
         return _value(tables, state)
 
-    def find_direction(
-        self, tables: Tables, x: Floats, slopes: FloatRows, moves: Prices, precision: float
-    ) -> tuple[float, int]:
-        """As `direction.find_direction`."""
-        face, search = _begin(tables, x, slopes)
-        faces = [_face_of(face, span) for span in self.spans]
-        blocks = self.each(
-            lambda strip: _blocks(tables, face, search.easing, search.share, strip), self.strips
-        )
+    def direction_parts(self) -> DirectionParts:
+        """The parts of `direction.find_direction`, each with its work divided among the threads."""
+        parts: DirectionParts = all_compiled(KERNELS).parts.methods.direction
+        pieces, strips = list(zip(self.pieces, self.spans, strict=True)), self.strips
 
-        def precondition(out: Floats) -> None:
+        def factored_blocks(
+            tables: Tables, face: TableFace, easing: Floats, share: Floats, _: Strip
+        ) -> list[ChildBlocks]:
+            return self.each(lambda strip: parts.factored_blocks(tables, face, easing, share, strip), strips)
+
+        def apply_blocks(
+            tables: Tables,
+            face: TableFace,
+            blocks: list[ChildBlocks],
+            share: Floats,
+            left: Floats,
+            out: Floats,
+            _: Strip,
+        ) -> None:
             def work(part: tuple[ChildBlocks, Strip]) -> None:
-                _apply_blocks(tables, face, part[0], search.share, search.left, out, part[1])
+                parts.apply_blocks(tables, face, part[0], share, left, out, part[1])
 
-            self.each(work, list(zip(blocks, self.strips, strict=True)))
+            self.each(work, list(zip(blocks, strips, strict=True)))
 
-        precondition(search.ahead)
-        energy = _inner(search.left, search.ahead)
-        enough, steps = precision * precision * energy, 0
-        while energy > enough and steps < CG_STEPS:
-            steps += 1
-            self.each(
-                lambda part: _drop(part[0], part[1], search.ahead, search.product),
-                list(zip(self.pieces, faces, strict=True)),
-            )
-            self.each(lambda strip: _add(tables, face, search.product, strip), self.strips)
-            _advance(search, energy)
-            precondition(search.product)
-            energy = _turn(search, energy)
-        return _end(tables, face, search, slopes, moves), steps
+        def drop_entries(_: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
+            def work(part: tuple[Tables, tuple[int, int]]) -> None:
+                parts.drop_entries(part[0], _face_of(face, part[1]), moves, falls)
+
+            self.each(work, pieces)
+
+        def add_drops(tables: Tables, face: TableFace, falls: Floats, _: Strip) -> None:
+            self.each(lambda strip: parts.add_drops(tables, face, falls, strip), strips)
+
+        return parts._replace(
+            # Here the blocks are a list of those of all strips, which only these two functions look into.
+            factored_blocks=cast(Any, factored_blocks),
+            apply_blocks=cast(Any, apply_blocks),
+            drop_entries=drop_entries,
+            add_drops=add_drops,
+        )
 
 
 def _team(pool: ThreadPoolExecutor, threads: int, source: Source, members: Integers, tables: Tables) -> _Team:
@@ -248,8 +243,10 @@ def _solve(team: _Team, tables: Tables, prices: Prices, x: Floats, tolerance: fl
     kernels = all_compiled(KERNELS)
     methods, rung, restarts, steps, cg_steps = kernels.parts.methods, PLAIN, 0, 0, 0
     if prices.label.size:
-        _few_steps(tables, prices, x, methods)
-        shared = methods._replace(find_direction=team.find_direction, evaluate=team.evaluate)
+        take_few_steps(tables, prices, x, kernels.parts)
+        shared = methods._replace(
+            find_direction=lines_of(find_direction), direction=team.direction_parts(), evaluate=team.evaluate
+        )
         effort = lines_of(climb)(tables, prices, x, SAFETY * tolerance, shared)
         if effort.residual > tolerance:
             # The further rungs are rare, and one thread climbs them from the beginning.
@@ -262,7 +259,7 @@ def _solve(team: _Team, tables: Tables, prices: Prices, x: Floats, tolerance: fl
     if missed > 1.0:
         clear_sums(prices)
         missed = team.projected(prices, x)
-    gaps = _gaps(tables, prices, x)
+    gaps = kernels.parts.gaps_of(tables, prices, x)
     if gaps.labels > tolerance or missed > 1.0:
         rung = APPROXIMATE
     return ComponentOutcome(rung, gaps, restarts, steps, cg_steps)
@@ -303,26 +300,9 @@ def _value(tables: Tables, state: State) -> tuple[float, float]:
     return dual_value(tables, state), largest_of(state.gradient.reshape(-1))
 
 
-@njit(nogil=True, cache=True)
-def _begin(tables: Tables, x: Floats, slopes: FloatRows) -> tuple[TableFace, Search]:
-    face = list_face(tables, x)
-    return face, begin_search(tables, face, slopes)
-
-
 _kernel = njit(nogil=True, cache=True)
 
 # The steps of the solver of one thread, which kernels call, as kernels that Python calls.
-_sums_hold = _kernel(sums_hold)
 _aim = _kernel(aim)
 _row_energies = _kernel(row_energies)
 _label_sums = _kernel(label_sums)
-_few_steps = _kernel(take_few_steps)
-_blocks = _kernel(factored_blocks)
-_apply_blocks = _kernel(apply_blocks)
-_drop = _kernel(drop_entries)
-_add = _kernel(add_drops)
-_advance = _kernel(advance)
-_turn = _kernel(turn)
-_inner = _kernel(inner)
-_end = _kernel(end_search)
-_gaps = _kernel(gaps_of)

@@ -31,6 +31,7 @@ import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats
 from tallyveil.kernels.compiled import internal, njit, pointers
+from tallyveil.kernels.tiles.direction import DirectionParts
 from tallyveil.kernels.tiles.tables import (
     Prices,
     Tables,
@@ -56,7 +57,7 @@ class Gaps(NamedTuple):
     sums: float
 
 
-@internal
+@njit(nogil=True, cache=True)
 def gaps_of(tables: Tables, prices: Prices, x: Floats) -> Gaps:
     """By how much each condition fails.
 
@@ -298,7 +299,7 @@ class Effort(NamedTuple):
     cg_steps: int
 
 
-FindDirection = Callable[[Tables, Floats, FloatRows, Prices, float], tuple[float, int]]
+FindDirection = Callable[[Tables, Floats, FloatRows, Prices, float, DirectionParts], tuple[float, int]]
 
 
 class State(NamedTuple):
@@ -326,6 +327,7 @@ class Methods(NamedTuple):
     project: Project
     approach: Approach
     find_direction: FindDirection
+    direction: DirectionParts
     evaluate: Callable[[Tables, Floats, State, float, Project], tuple[float, float]]
     combine: Callable[[Prices, Prices, float, Prices], None]
 
@@ -391,7 +393,12 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
             if residual <= tolerance or steps > STEPS:
                 break
             slope, n_products = methods.find_direction(
-                tables, x, state.gradient, state.move, max(precision, ENOUGH * tolerance / gap)
+                tables,
+                x,
+                state.gradient,
+                state.move,
+                max(precision, ENOUGH * tolerance / gap),
+                methods.direction,
             )
             cg_steps += n_products
         else:
@@ -536,7 +543,9 @@ class ComponentParts(NamedTuple):
     """The kernels that the solver calls through pointers."""
 
     methods: Methods
+    spread: Callable[[Tables, Prices, Floats], None]
     climb: Climb
+    gaps_of: Callable[[Tables, Prices, Floats], Gaps]
 
 
 class ComponentOutcome(NamedTuple):
@@ -572,9 +581,9 @@ def solve_component(
     # a component without labels has one projection, and no rung
     for attempt in range(2 if prices.label.size else 0):
         if attempt == 0:
-            take_few_steps(tables, prices, x, parts.methods)
+            take_few_steps(tables, prices, x, parts)
         elif attempt == 1:
-            _spread(tables, prices, x)
+            parts.spread(tables, prices, x)
             parts.methods.approach(
                 tables, prices, x, MANY_STEPS, MANY_TOLERANCE, np.inf, parts.methods.project
             )
@@ -597,7 +606,7 @@ def solve_component(
     if missed > 1.0:
         clear_sums(prices)
         missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, LAST_PROJECTION_LIMIT)
-    gaps = gaps_of(tables, prices, x)
+    gaps = parts.gaps_of(tables, prices, x)
     # the caller gets the counts all the same: they meet all sums, and the certificate says how far they are
     if gaps.labels > tolerance or missed > 1.0:
         rung = APPROXIMATE
@@ -605,16 +614,17 @@ def solve_component(
 
 
 @internal
-def take_few_steps(tables: Tables, prices: Prices, x: Floats, methods: Methods) -> None:
+def take_few_steps(tables: Tables, prices: Prices, x: Floats, parts: ComponentParts) -> None:
     """Accelerated gradients before Newton's method, in small components."""
     if x.size <= FEW_ENTRIES:
         # the parent's shares, which are feasible and nearer the optimum than zeros
-        _spread(tables, prices, x)
+        parts.spread(tables, prices, x)
+        methods = parts.methods
         methods.approach(tables, prices, x, FEW_STEPS, FEW_TOLERANCE, STEEPEST, methods.project)
 
 
-@internal
-def _spread(tables: Tables, prices: Prices, x: Floats) -> None:
+@njit(nogil=True, cache=True)
+def spread(tables: Tables, prices: Prices, x: Floats) -> None:
     """Give every child the parent's share of each column, and every price zero."""
     clear_sums(prices)
     for p in range(tables.upright.size):

@@ -6,13 +6,10 @@ import pytest
 from tallyveil.kernels.compiled import all_compiled, compiled, njit
 from tallyveil.kernels.tiles.chunk import KERNELS
 from tallyveil.kernels.tiles.direction import (
-    apply_blocks,
-    apply_face,
     face_diagonal,
-    factored_blocks,
     list_face,
 )
-from tallyveil.kernels.tiles.solver import gaps_of, solve_component
+from tallyveil.kernels.tiles.solver import solve_component
 from tallyveil.kernels.tiles.tables import (
     Active,
     Prices,
@@ -41,8 +38,9 @@ def face_vector_size(tables, x):
 
 
 def preconditioned(tables, x, easing, left, out, product):
-    """The preconditioner applied to `left`, and H applied to `left`. Run as Python, which takes a moment; to compile it
-    once more takes ten seconds."""
+    """The preconditioner applied to `left`, and H applied to `left`. Mostly run as Python, which takes a moment; to
+    compile it takes seconds."""
+    parts = all_compiled(KERNELS).parts.methods.direction
     face, share = list_face(tables, x), np.empty(left.size)
     face_diagonal(tables, face, share)
     for j in range(left.size):
@@ -50,15 +48,15 @@ def preconditioned(tables, x, easing, left, out, product):
         movable = total > 0.0 and (j >= easing.size or easing[j] > 0.0)
         share[j] = 1.0 / total if movable else 0.0
     strip = whole_strip(tables)
-    blocks = factored_blocks(tables, face, easing, share, strip)
+    blocks = parts.factored_blocks(tables, face, easing, share, strip)
     out[:] = share * left
-    apply_blocks(tables, face, blocks, share, left, out, strip)
-    apply_face(tables, face, left, product, strip)
+    parts.apply_blocks(tables, face, blocks, share, left, out, strip)
+    parts.drop_entries(tables, face, left, product)
+    parts.add_drops(tables, face, product, strip)
 
 
-@njit(nogil=True, cache=True)
 def gaps(tables, prices, x):
-    return gaps_of(tables, prices, x)
+    return all_compiled(KERNELS).parts.gaps_of(tables, prices, x)
 
 
 def random_active(rng, *, wide):
@@ -177,8 +175,9 @@ def test_the_direction_is_that_of_the_dense_equations(root):
 
         moves = Prices(*(np.zeros(n) for n in (columns_of(tables), len(tables.row_total), weight.size)))
         moves = moves._replace(label=moves.label.reshape(tables.label_weight.shape))
-        slope, _ = all_compiled(KERNELS).parts.methods.find_direction(
-            tables, x, gradient.reshape(tables.label_weight.shape), moves, 1e-9
+        methods = all_compiled(KERNELS).parts.methods
+        slope, _ = methods.find_direction(
+            tables, x, gradient.reshape(tables.label_weight.shape), moves, 1e-9, methods.direction
         )
         np.testing.assert_allclose(moves.label.reshape(-1)[measured], wanted, atol=1e-6)
         np.testing.assert_array_equal(moves.label.reshape(-1)[~measured], 0.0)
@@ -202,9 +201,10 @@ def newton_matrices(tables, x):
     easing = np.zeros(n_labels)
     for (label, c), weight in np.ndenumerate(tables.label_weight):
         easing[label * label_step + c * child_step] = 1.0 / weight if weight > 0 else 0.0
-    inverse, matrix = np.empty((n, n)), np.empty((n, n))
+    columns_of_inverse, columns_of_matrix = np.empty((n, n)), np.empty((n, n))
     for j in range(n):
-        preconditioned(tables, x, easing, np.eye(n)[j], inverse[:, j], matrix[:, j])
+        preconditioned(tables, x, easing, np.eye(n)[j], columns_of_inverse[j], columns_of_matrix[j])
+    inverse, matrix = columns_of_inverse.T, columns_of_matrix.T.copy()
     matrix[np.arange(n_labels), np.arange(n_labels)] += easing
     movable = np.concatenate([easing > 0, np.ones(inner_lines, bool)]) & (np.diag(inverse) > 0)
     return inverse, matrix, movable
