@@ -422,7 +422,11 @@ def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate
     arrays = pass_arrays(problem, np.ones(estimate.shape, dtype=np.bool_), current, ())
     return float(
         squared_deviation(
-            arrays.labels, arrays.widths, arrays.values, arrays.weights, np.ascontiguousarray(estimate)
+            arrays.labels,
+            arrays.widths,
+            arrays.values,
+            arrays.weights,
+            np.require(estimate, requirements=["C", "W"]),
         )
     )
 

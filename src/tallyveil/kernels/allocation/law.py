@@ -20,6 +20,7 @@ import numpy as np
 
 from tallyveil.arrays import FloatBlocks, FloatRows, Floats, IntegerRows, Integers
 from tallyveil.kernels.compiled import hot, internal, njit
+from tallyveil.kernels.vectors import set_to
 
 PER_SIZE = 3
 """Steps of the lattice of means between one size, or factor, and the next. With 1, means are rounded to 9 % of
@@ -494,7 +495,7 @@ def _grown(values: Floats, size: int) -> Floats:
     if size <= values.size:
         return values
     grown = np.empty(2 * size)
-    grown[: values.size] = values
+    set_to(grown, values)
     return grown
 
 
@@ -574,7 +575,7 @@ def _sum_law(
         first += room.cells.first[number]
         low, high = _trimmed(room.more, n)
         n = high - low + 1
-        law[:n] = room.more[low : high + 1]
+        set_to(law, room.more[low : high + 1])
         first += low
     sums.first[n_sums], sums.width[n_sums] = first, n
     return n_cells, n_sums + 1
@@ -666,7 +667,7 @@ def _total_law(block: Block, prior: Prior, shares: Integers, grid: Grid, room: R
                 _add_convolution(room.whole, n_whole, room.part, n_group, room.more)
                 begin, last = _trimmed(room.more, n_whole + n_group - 1)
                 n_whole = last - begin + 1
-                room.whole[:n_whole] = room.more[begin : last + 1]
+                set_to(room.whole, room.more[begin : last + 1])
                 first += low + begin
             for i in range(n_whole):
                 total[first + i] += of_size * room.whole[i]

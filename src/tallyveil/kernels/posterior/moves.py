@@ -48,6 +48,7 @@ import numpy as np
 
 from tallyveil.arrays import Bools, FloatRows, Floats, Int32Rows, Int32s, Integers, WordRows, Words
 from tallyveil.kernels.compiled import hot, njit, uncounted
+from tallyveil.kernels.vectors import set_to
 
 WINDOW: Final = 8
 """Values of a window but one. The noise of a block's cell has a standard deviation of about 3 in production: with half
@@ -757,7 +758,7 @@ def shift_between_blocks(
             b, b2 = first + i, first + j
             is_sparse = moved.is_sparse[parent[b]] or moved.is_sparse[parent[b2]]
             cells = moved.of_sparse if is_sparse else moved.cells
-            state.chosen[:] = state.filled[b]
+            set_to(state.chosen, state.filled[b])
             for at in range(first_cell // WORD, cells.size):
                 word = state.filled[b2, at]
                 if size == 1:

@@ -80,7 +80,10 @@ def entries_of_blocks(people: Int32Rows, filled: WordRows) -> Entries:
 def entries_of(counts: IntegerRows) -> Entries:
     """The entries of a table; shape (geounits, columns)."""
     row, column = np.nonzero(counts)
-    return Entries(np.searchsorted(row, np.arange(len(counts) + 1)), column, counts[row, column])
+    # A copy side by side: numpy gives a column of a matrix, for which the kernels would be compiled once more.
+    return Entries(
+        np.searchsorted(row, np.arange(len(counts) + 1)), np.ascontiguousarray(column), counts[row, column]
+    )
 
 
 @internal

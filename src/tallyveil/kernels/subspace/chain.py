@@ -39,6 +39,7 @@ import numpy as np
 
 from tallyveil.arrays import Integers, Uint32s, Words
 from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.vectors import set_to
 
 # The kinds 0, 1 and 2 of the module's text.
 ABSOLUTE: Final = 0  # l1 Laplace
@@ -365,7 +366,7 @@ def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Intege
                 state[rows[i]] += times * steps[i]
         # Counted from the chain's first sweep, so that chunks of a chain keep the same states as one call.
         if thin > 0 and (done + sweep + 1) % thin == 0:
-            states[(done + sweep + 1) // thin - 1] = state[:n_cells]
+            set_to(states[(done + sweep + 1) // thin - 1], state[:n_cells])
 
 
 @njit(nogil=True, cache=True)
@@ -435,7 +436,7 @@ def jump_sweeps(
                 for i in range(state.size):
                     state[i] = saved[i]
         if thin > 0 and (done + sweep + 1) % thin == 0:
-            states[(done + sweep + 1) // thin - 1] = state[:n_cells]
+            set_to(states[(done + sweep + 1) // thin - 1], state[:n_cells])
     return accepted
 
 

@@ -58,6 +58,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers, Words
 from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.vectors import set_to
 
 
 class Roots(NamedTuple):
@@ -130,8 +131,8 @@ def product_of_transforms(
     n, length = sequences.shape
     for k in range(0, n, 2):
         # Two real sequences in one complex transform: the parts are told apart by their symmetry.
-        spare[0, :] = sequences[k]
-        spare[1, :] = sequences[k + 1]
+        set_to(spare[0], sequences[k])
+        set_to(spare[1], sequences[k + 1])
         # The transform of a real sequence is symmetric under f -> -f, so the even and the odd part of the complex
         # one are the two sequences'.
         forward(spare[0], spare[1], roots)
