@@ -28,8 +28,6 @@ from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import as_given, type_of
 from tallyveil.noise.key import insecure_key
 from tallyveil.printable import has_bytes, is_one_line
-from tallyveil.runs.executor import ClusterSettings
-from tallyveil.runs.executors import WORDS, Where
 from tallyveil.runs.observer import Observer
 from tallyveil.storage.addresses import addressed, is_object
 
@@ -91,15 +89,6 @@ def _path(path: object, info: ValidationInfo) -> Path:
     return place
 
 
-def _cluster(cluster: object) -> Where:
-    if cluster is None or isinstance(cluster, ClusterSettings):
-        return cluster
-    for word in WORDS:
-        if cluster == word:
-            return word
-    raise ValueError("no cluster")
-
-
 def _observer(observer: object) -> Observer:
     # Without a method of observers, the run would end when the method is called, which is after the spend.
     if not isinstance(observer, Observer):
@@ -137,12 +126,6 @@ WholeNumber = Annotated[int, Field(strict=True), Wanted("a whole number")]
 Number = Annotated[float, Field(strict=True), Wanted("a number, such as 0.95")]
 Exact = Annotated[str | Fraction, PlainValidator(_exact), Wanted("an exact number as text, such as '1e-10'")]
 """An exact number. `checked` hands on a Fraction."""
-Cluster = Annotated[
-    Where,
-    PlainValidator(_cluster),
-    Wanted("a ClusterSettings, 'threads', 'ray', or nothing for what the release file says"),
-]
-"""Where the work is done: a cluster, or one of the words that `Where` explains."""
 Progress = Annotated[
     Observer,
     PlainValidator(_observer),

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallyveil.api.arguments import AnyPath, Cluster, Progress, Workers, as_path, checked
+from tallyveil.api.arguments import AnyPath, Progress, Workers, as_path, checked
+from tallyveil.api.clusters import Cluster
 from tallyveil.api.opened import Opened
 from tallyveil.api.released import Release, finished
 

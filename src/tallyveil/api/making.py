@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.api.arguments import AnyPath, Cluster, Progress, Workers, book_of, checked, key_of
+from tallyveil.api.arguments import AnyPath, Progress, Workers, book_of, checked, key_of
+from tallyveil.api.clusters import Cluster
 from tallyveil.api.measured import Measurements
 from tallyveil.api.planned import Plan, ReleaseFile, plan
 from tallyveil.api.released import Release, finished

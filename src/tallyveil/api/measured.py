@@ -18,7 +18,6 @@ from tallyveil.api.areas import (
 )
 from tallyveil.api.arguments import (
     AnyPath,
-    Cluster,
     Flag,
     Name,
     Names,
@@ -30,6 +29,7 @@ from tallyveil.api.arguments import (
     checked,
     fixed,
 )
+from tallyveil.api.clusters import Cluster
 from tallyveil.api.opened import Opened
 from tallyveil.api.stated import StatedGuarantee
 from tallyveil.errors import ConfigError, StoreError

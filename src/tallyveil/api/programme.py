@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from tallyveil.api.arguments import (
     AnyPath,
-    Cluster,
     Flag,
     Progress,
     WholeNumber,
@@ -16,6 +15,7 @@ from tallyveil.api.arguments import (
     fixed,
     key_of,
 )
+from tallyveil.api.clusters import Cluster
 from tallyveil.api.planned import Forecast, Plan
 from tallyveil.api.products import write_page
 from tallyveil.api.released import Release, finished

@@ -106,6 +106,13 @@ def test_to_open_a_release_takes_no_compiler():
     assert said.stdout.strip() == "set()"
 
 
+def test_to_account_for_noise_takes_no_executors():
+    code = "import sys, tallyveil.api.guarantees as g; g.guarantee_of_noise({'gaussian': ['5:10']}).epsilon('1e-10'); "
+    code += "print(sys.modules.keys() & {'numba', 'scipy', 'polars', 'numpy.ma', 'tallyveil.runs.executor'})"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"
+
+
 def test_no_room_has_the_name_of_a_function():
     """A room would take its place as soon as it is imported."""
     import tallyveil.cli.main

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tallyveil.api import arguments
+from tallyveil.api import clusters
+from tallyveil.api.arguments import checked
 from tallyveil.cli.frame.arguments import cluster_of
 from tallyveil.errors import ConfigError
 from tallyveil.runs.cluster.executor import Cluster
@@ -60,8 +61,8 @@ def test_timings_tell_of_every_chunk(tmp_path):
     assert (line["event"], line["number"], line["host"]) == ("chunk begun", 4, "a")
 
 
-@arguments.checked
-def where_of(cluster: arguments.Cluster) -> arguments.Cluster:
+@checked
+def where_of(cluster: clusters.Cluster) -> clusters.Cluster:
     return cluster
 
 

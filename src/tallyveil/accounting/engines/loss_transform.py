@@ -745,7 +745,7 @@ def _scanned(
     # Batches by the number of multiples, not of segments: the work of a batch is what its states split into.
     batch = np.floor(np.cumsum(multiples) / _CHUNK)
     lows, highs, seen = [], [], 0
-    for number in np.unique(batch):
+    for number in sorted(set(batch.tolist())):
         windows = _windows_of(decay, begun.where(batch == number), most_states - seen)
         if windows is None:
             return None
