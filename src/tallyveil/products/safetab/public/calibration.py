@@ -192,7 +192,7 @@ def _least_share(
         return for_cell if total is None else _share_of_total(mechanism, gamma, for_cell, total, cells)
     except BudgetError as error:
         raise BudgetError(
-            f"the margins of {level.geography} {level.level} are met by noise that cannot be drawn. Give others, a "
+            f"the margins of {level.name} are met by noise that cannot be drawn. Give others, a "
             f"smaller one if the noise is too large. {error}"
         ) from None
 

@@ -86,7 +86,7 @@ def test_margins_are_read_strictly(text):
 def test_margins_whose_noise_is_out_of_range_name_their_level_set(flag):
     wanted = parse_margins("USA 2 = 1000000000000", flag)
     cells, totals = (wanted, {}) if flag == "--margins" else ({}, wanted)
-    with pytest.raises(BudgetError, match=r"^the margins of USA 2 .* a smaller one"):
+    with pytest.raises(BudgetError, match=r"^the margins of USA level 2 .* a smaller one"):
         plan_for_margins(read_plan(TABLE_4 / "gaussian"), cells, totals=totals)
 
 
