@@ -27,7 +27,7 @@ from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.derived.ask import answer_question
+from tallyveil.postprocess.derived.ask import Terms, answer_question
 from tallyveil.postprocess.derived.quantities import ChosenCount, quantities_of
 from tallyveil.postprocess.derived.question import Question
 from tallyveil.postprocess.intervals.model import open_release, plan_model
@@ -68,7 +68,10 @@ def from_release(folder: Path) -> None:
     timed(f"{len(chosen)} counts and their covariances", lambda: quantities_of(folder, chosen, workers=1))
     for level, attribute in ((1, second), (spine.finest, first)):
         question = Question((spine.geolevels[level], attribute))
-        timed(f"{attribute} by {question.by[0]}", lambda q=question: answer_question(folder, q, workers=1))
+        timed(
+            f"{attribute} by {question.by[0]}",
+            lambda q=question: answer_question(folder, q, terms=Terms(workers=1)),
+        )
 
 
 def from_plan(path: Path, n: int) -> None:

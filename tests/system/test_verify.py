@@ -1,5 +1,6 @@
 """`tallyveil verify`: a release is proved from its files, and a forger's edits are found although every digest fits."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.forgery.edits import Edit, all_edits, of_product, of_programme, of_publication
+from tests.forgery.forger import changed_json, read, reseal, write
 from tests.forgery.run import PRODUCTS, made, made_from_releases, made_programme, outcome
 from tests.signing import PLACES, sign
 
@@ -170,6 +172,71 @@ def test_what_is_shown_of_a_guarantee_is_no_stored_sentence(release, tmp_path, c
     page = (copy / "report.html").read_text()
     assert "0.01" not in json.loads((copy / "manifest.json").read_text())["privacy"]["exact"]
     assert "epsilon <= 0.01" not in page
+
+
+HELD = {"neighbours", "mechanism", "budget_unit", "declared", "spent", "delta"}
+"""Statements of a guarantee that are held to the ledger and the plan wherever a release is opened."""
+SHOWING = (
+    ("report", "R"),
+    ("status", "R", "--json"),
+    ("publish", "csv", "R", "--out", "csv"),
+    ("publish", "json-stat", "R", "--out", "json-stat"),
+    ("publish", "sdmx", "R", "--out", "sdmx"),
+    ("explore", "R", "--out", "site"),
+    ("measurements", "export", "R", "--layout", "tidy", "--out", "tidy"),
+    ("ask", "R", "total", "--out", "answer.json"),
+)
+
+
+def otherwise(content):
+    """Another guarantee: all numbers smaller, all texts changed."""
+    if isinstance(content, dict):
+        return {key: value if key in HELD else otherwise(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [otherwise(value) for value in content]
+    return content / 16 if isinstance(content, float) else f"{content} (forged)"
+
+
+def what_is_shown(place, command) -> dict[str, bytes]:
+    """What commands say of a release and write about it, without its digest, which they quote."""
+    quoted = hashlib.sha256((place / "R" / "manifest.json").read_bytes()).hexdigest().encode()
+    shown = {" ".join(words): command(*words).encode() for words in SHOWING}
+    for path in sorted(place.rglob("*")):
+        if path.is_file() and path.name != "manifest.json":
+            content = path.read_bytes()
+            if path.name == "publication.json":  # whose list has the digests of files that quote it
+                content = json.dumps({**json.loads(content), "files": None}).encode()
+            shown[path.relative_to(place).as_posix()] = content.replace(quoted, b"")
+    return shown
+
+
+@pytest.mark.nightly
+def test_no_command_shows_a_guarantee_that_is_only_stated(release, tmp_path, command, monkeypatch):
+    """Every number and text of the guarantee is forged, and every command shows what follows from the ledger."""
+    shown = []
+    for name, forge in (("as it was", dict), ("forged", otherwise)):
+        copy = Path(shutil.copytree(release, tmp_path / name / "R"))
+        manifest = read(copy / "manifest.json")
+        write(copy / "manifest.json", {**manifest, "privacy": forge(manifest["privacy"])})
+        reseal(copy)
+        monkeypatch.chdir(copy.parent)
+        shown.append(what_is_shown(copy.parent, command))
+    assert read(copy / "manifest.json")["privacy"]["statement"].endswith("(forged)")
+    assert len(shown[0]) > 200
+    assert [name for name in shown[0] | shown[1] if shown[0].get(name) != shown[1].get(name)] == []
+
+
+def test_numbers_of_geounits_are_those_of_the_geography(release, tmp_path):
+    copy = Path(shutil.copytree(release, tmp_path / "copy"))
+    changed_json(
+        copy / "manifest.json",
+        lambda manifest: manifest["body"]["sizes"]["geolevels"]["Town"].update(geounits=9),
+    )
+    reseal(copy)
+    opened = tallyveil.open(copy)
+    for shows in (opened.report, opened._repr_html_):
+        with pytest.raises(StoreError, match=r"other numbers of geounits"):
+            shows()
 
 
 def test_a_site_is_verified_with_its_release(release, tmp_path):

@@ -22,10 +22,11 @@ from tallyveil.errors import BudgetError, StoreError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_hierarchies
 from tallyveil.files.manifest import Manifest
-from tallyveil.files.manifest_files import require_unchanged
+from tallyveil.files.manifest_files import RESTORE, require_unchanged
 from tallyveil.geography.spine import path_total
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
+from tallyveil.storage.json_files import damaged
 from tallyveil.words.language import phrase
 
 _FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-geography, run)"
@@ -115,7 +116,8 @@ def with_guarantee(root: Path, manifest: Manifest) -> Manifest:
         root: Folder of the release, or of measurements.
         manifest: Its manifest, held to its ledger (`read_manifest`).
     Raises:
-        StoreError: the geography was changed, or with the plan gives another event than the ledger shows.
+        StoreError: the geography was changed, or with the plan gives another event than the ledger shows, or has other
+            numbers of geounits than the manifest states.
         BudgetError: shares of the geography do not sum to the whole.
     """
     # Before it is read: the digest says that a file was changed, and its content might mislead about what is wrong.
@@ -129,6 +131,15 @@ def with_guarantee(root: Path, manifest: Manifest) -> Manifest:
             f"the plan in {root / MANIFEST} and {root / GEOGRAPHY} do not give the event that the ledger shows, so one "
             "of them was changed after the run. Restore the folder from a copy.",
             code="release-damaged",
+        )
+    # Measurements state no sizes.
+    levels, spine = manifest.body.get("sizes", {}).get("geolevels"), hierarchies.spine
+    geounits = {name: spine.n_geounits(level) for level, name in enumerate(spine.geolevels)}
+    if levels is not None and {name: item["geounits"] for name, item in levels.items()} != geounits:
+        raise damaged(
+            root / MANIFEST,
+            "body.sizes.geolevels",
+            f"{GEOGRAPHY} in the same folder has other numbers of geounits. {RESTORE}",
         )
     return replace(manifest, privacy=privacy_of(plan, allocation, imported="imported" in manifest.body))
 

@@ -112,7 +112,7 @@ def test_the_covariance_matrix_is_that_of_dense_least_squares(root, asked, count
     assert alone[0] == pytest.approx(0, abs=1e-9)  # the total of the region is an invariant
     assert alone[1:].min() > 0.1
     assert np.abs(dense - np.diag(np.diag(dense))).max() > 1
-    np.testing.assert_allclose(counts.covariance, dense, atol=1e-8 * alone.max())
+    np.testing.assert_allclose(counts.covariance, dense, rtol=0, atol=1e-9 * alone.max())
 
 
 def test_one_count_is_that_of_its_district(root, asked, counts):

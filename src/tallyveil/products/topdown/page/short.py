@@ -83,19 +83,20 @@ def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
     require_unchanged(files.root, files.manifest, path)
     try:
         counts = scan_parquet(path).select("geocode", pl.col("count").cast(pl.Int64))
-        # Streaming, and sorted inside the query: only one number for each geounit comes back.
-        totals = counts.group_by("geocode").agg(pl.col("count").sum()).select(pl.col("count").sort())
-        records = totals.collect(engine="streaming")["count"].to_numpy()
+        # Streaming, and sorted inside the query: only two numbers for each geounit come back.
+        totals = counts.group_by("geocode").agg(pl.col("count").sum(), cells=pl.len()).sort("count")
+        frame = totals.select("count", "cells").collect(engine="streaming")
     except UNREADABLE as error:
         raise _unreadable(str(path), error) from None
-    stated = files.manifest.body["sizes"]["geolevels"][geolevel]
+    records = frame["count"].to_numpy()
+    geounits = files.manifest.body["sizes"]["geolevels"][geolevel]["geounits"]
     return GeolevelSizes(
         geolevel=geolevel,
-        geounits=stated["geounits"],
-        # The published histogram has no rows of empty geounits, so their number is that of the manifest less
-        # those that occur.
-        empty=stated["geounits"] - len(records),
-        nonzero_cells=stated["nonzero_cells"],
+        geounits=geounits,
+        # The published histogram has no rows of empty geounits, so their number is that of the manifest, which was
+        # held to the geography, less those that occur.
+        empty=geounits - len(records),
+        nonzero_cells=int(frame["cells"].sum()),
         records=int(records.sum()),
         totals=records,
     )
