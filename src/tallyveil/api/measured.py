@@ -205,6 +205,7 @@ class WithMeasurements(Opened):
         deviation: Flag = False,
         measure: Text | None = None,
         across: Name | None = None,
+        groups: "Mapping[str, Mapping[str, Levels]] | None" = None,
         per: "Mapping[str, float] | None" = None,
         threshold: Number | None = None,
         draws: AnyPath | None = None,
@@ -228,6 +229,8 @@ class WithMeasurements(Opened):
             measure: "median", "quantile 0.9" or another number, "entropy", "dissimilarity", "gini" or "theil": what is
                 asked of the first of `by`.
             across: Geolevel whose areas an index compares.
+            groups: Groups of one's own, by their labels, of attributes or recodes in `by`: each has levels as in
+                `where`. Levels in no group are not counted.
             per: A public number for each area, by which its counts are divided.
             threshold: A count, a share, or a deviation without its sign, to which every row is held.
             draws: Folder with draws of this release (`make_draws`), from which each number is computed, too. They
@@ -252,9 +255,17 @@ class WithMeasurements(Opened):
         named = None if isinstance(areas, DistrictPlan) else areas
         if question is None:
             understood = question_of(
-                by, where, named, minus, share_of, is_deviation=deviation, measure=measure, across=across
+                by,
+                where,
+                named,
+                minus,
+                share_of,
+                is_deviation=deviation,
+                measure=measure,
+                across=across,
+                groups=groups,
             )
-        elif by or where or named or minus or share_of is not None or deviation or measure or across:
+        elif any((by, where, named, minus, share_of is not None, deviation, measure, across, groups)):
             raise refused("the question is given as a text and by arguments. Give one of them.")
         else:
             understood = read_question(question)

@@ -101,9 +101,9 @@ def ask(
     RUN may also hold measurements alone, made by `tallyveil measure` or `tallyveil measurements import`. Answers then
     have no published counts.
 
-    QUESTION has the form: [MEASURE of] NAMES [across GEOLEVEL] [where CONDITIONS] [in AREAS] [minus AREAS]
-    [as share of NAMES | as deviation]. A MEASURE is median, quantile NUMBER, entropy, dissimilarity, gini or theil.
-    The page "ask" of the documentation explains it.
+    QUESTION has the form: [MEASURE of] NAMES [into GROUPS] [across GEOLEVEL] [where CONDITIONS] [in AREAS]
+    [minus AREAS] [as share of NAMES | as deviation]. A MEASURE is median, quantile NUMBER, entropy, dissimilarity,
+    gini or theil. The page "ask" of the documentation explains it.
 
     Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
     budget. Writes nothing into RUN. With --language, labels of RUN are shown in the place of names of levels, also

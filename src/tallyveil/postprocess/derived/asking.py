@@ -241,6 +241,8 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
     names, kinds = names_of_rows(question, schema, release.hierarchies)
     if len(kinds) > 1:
         raise refused(f"the rows are by {kinds[0]!r} and by {kinds[1]!r}. Keep one geolevel or family.")
+    what = "attribute or recode of this release"
+    groups = {known_name(name, schema.factor_names, what): given for name, given in question.groups.items()}
     factors: dict[str, Factor] = {}
     for name in names:
         (factor,) = schema.query(name).named_factors
@@ -249,7 +251,7 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
                 f"the rows are by {factors[factor.attribute].name!r} and by {name!r}, which are both of attribute "
                 f"{factor.attribute!r}. Keep one of them."
             )
-        factors[factor.attribute] = factor
+        factors[factor.attribute] = _grouped(schema, factor, groups[name]) if name in groups else factor
     conditions = [_condition(schema, condition) for condition in question.where]
     denominator_names: list[str] = []
     if question.share_of is not None:
@@ -269,6 +271,24 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
                 f"{axis.name!r} is a column of numbers of an answer. Ask by a recode with another name."
             )
     return (kinds[0] if kinds else None), axes
+
+
+def _grouped(schema: Schema, factor: Factor, groups: Sequence[Condition]) -> Factor:
+    """An attribute or a recode with groups of a reader's own."""
+    labels = tuple(group.name for group in groups)
+    if not labels or len(set(labels)) < len(labels):
+        raise refused(f"two groups of {factor.name!r} have one label, or there is none. Give each its own.")
+    codes = np.full(factor.n_levels, -1, np.int32)
+    for number, group in enumerate(groups):
+        levels = _condition(schema, group._replace(name=str(factor.name)))[2]
+        if (codes[levels] >= 0).any():
+            raise refused(
+                f"the group {short_name(group.name)!r} of {factor.name!r} has a level that an earlier one has, so that "
+                "rows would not add up. Give each level to one group."
+            )
+        codes[levels] = number
+    codes.flags.writeable = False
+    return replace(factor, layers=(codes,), labels=labels)
 
 
 def names_of_rows(

@@ -4,12 +4,14 @@
 
 NAMES are attributes and recodes, and at most one geolevel or family of entities, joined by `by`; `total` stands
 for none. A condition is `NAME = LEVEL, LEVEL, ...` or `NAME from LEVEL to LEVEL`, in the order of the schema;
-conditions are joined by `and`. AREAS are geocodes or names of areas, separated by commas. A MEASURE is `median`,
-`quantile NUMBER`, `entropy`, `dissimilarity`, `gini` or `theil`, of the first of the names; the last three compare
-areas of a geolevel. A word with spaces, commas, equals signs or quotes, or one that is a word of the grammar, stands
-between quotes; a quote inside it is doubled. Examples:
+conditions are joined by `and`. After `into`, a name of the rows has groups of one's own, each written as a condition
+with its label for a name, joined by `or`. AREAS are geocodes or names of areas, separated by commas. A MEASURE is
+`median`, `quantile NUMBER`, `entropy`, `dissimilarity`, `gini` or `theil`, of the first of the names; the last three
+compare areas of a geolevel. A word with spaces, commas, equals signs or quotes, or one that is a word of the grammar,
+stands between quotes; a quote inside it is doubled. Examples:
 
     sex by age5 by Town where citizenship = foreign, stateless and age from 18 to 64 as share of sex
+    age into young from 0 to 17 or old from 65 to 99 by Town
     median of age by sex by Town
     dissimilarity of citizenship by Town across Block
 """
@@ -17,15 +19,29 @@ between quotes; a quote inside it is doubled. Examples:
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from tallyveil.errors import ConfigError
 from tallyveil.exact import as_given, type_of
 from tallyveil.printable import short_name
 
 TOTAL: Final = "total"
-WORDS: Final = ("by", "across", "where", "and", "in", "minus", "as", "share", "of", "from", "to")
+WORDS: Final = (
+    "by",
+    "into",
+    "or",
+    "across",
+    "where",
+    "and",
+    "in",
+    "minus",
+    "as",
+    "share",
+    "of",
+    "from",
+    "to",
+)
 """Words of the grammar, which have another meaning only between quotes."""
 LONGEST: Final = 100_000
 """Characters of a question, with lists of some thousand geocodes. Anything longer is a file given by mistake."""
@@ -47,7 +63,7 @@ class Condition(NamedTuple):
     """Levels of an attribute, or groups of a recode.
 
     Attributes:
-        name: The attribute or recode.
+        name: The attribute or recode; of a group of one's own, its label.
         labels: Its levels or groups; of a span the first and the last.
         is_span: Whether all levels from the first to the last are meant.
     """
@@ -88,6 +104,7 @@ class Question:
         is_deviation: Whether each count is compared with the mean of all areas.
         measure: What is asked of the first of `by`; None for counts.
         across: Geolevel whose areas an index compares; None for none.
+        groups: Groups of one's own of attributes or recodes among `by`, in order. Other levels are not counted.
     """
 
     by: tuple[str, ...] = ()
@@ -98,6 +115,7 @@ class Question:
     is_deviation: bool = False
     measure: Measure | None = None
     across: str | None = None
+    groups: dict[str, tuple[Condition, ...]] = field(default_factory=dict)
 
 
 def refused(message: str) -> ConfigError:
@@ -194,7 +212,7 @@ def read_question(text: str) -> Question:
         )
     reader = _Reader(text)
     measure = reader.measure()
-    by = reader.names("an attribute, a recode, a geolevel or 'total'", "by")
+    by, groups = _rows(reader)
     across = reader.name("a geolevel") if reader.take("across") else None
     where: list[Condition] = []
     if reader.take("where"):
@@ -215,8 +233,23 @@ def read_question(text: str) -> Question:
             share_of = _without_total(reader.names("an attribute, a recode or 'total'", "by"))
     reader.refuse_rest()
     return _understood(
-        Question(_without_total(by), tuple(where), areas, minus, share_of, is_deviation, measure, across)
+        Question(
+            _without_total(by), tuple(where), areas, minus, share_of, is_deviation, measure, across, groups
+        )
     )
+
+
+def _rows(reader: _Reader) -> tuple[tuple[str, ...], dict[str, tuple[Condition, ...]]]:
+    """The names that make the rows, and the groups of those that have groups of one's own."""
+    names, groups = [], {}
+    while not names or reader.take("by"):
+        names.append(reader.name("an attribute, a recode, a geolevel or 'total'"))
+        if reader.take("into"):
+            given = [_condition(reader)]
+            while reader.take("or"):
+                given.append(_condition(reader))
+            groups[names[-1]] = tuple(given)
+    return tuple(names), groups
 
 
 def measure_of(text: str) -> Measure:
@@ -246,6 +279,11 @@ def measure_of(text: str) -> Measure:
 def _understood(question: Question) -> Question:
     """The question, if its parts can stand together."""
     measure = question.measure
+    for name in question.groups:
+        if name not in question.by:
+            raise refused(
+                f"groups are given of {short_name(name)!r}, which makes no rows. Name it among `by`, too."
+            )
     if question.share_of is not None and question.is_deviation:
         raise refused("a share and a deviation are asked for. Ask for one of them.")
     if measure is None:
@@ -304,24 +342,14 @@ def question_of(
     is_deviation: bool = False,
     measure: str | None = None,
     across: str | None = None,
+    groups: Mapping[str, Mapping[str, Levels]] | None = None,
 ) -> Question:
     """A question from Python; arguments as for `Question`, with a slice for a span of levels.
 
     Raises:
         ConfigError: an argument is no list of names.
     """
-    conditions = []
-    for name, levels in dict(where or {}).items():
-        if isinstance(levels, slice):
-            labels = _names("where", [levels.start, levels.stop])
-        else:
-            labels = _names("where", [levels] if isinstance(levels, str) else levels)
-        (known,) = _names("where", [name])
-        if not labels:
-            raise refused(
-                f"where names no level of {short_name(known)!r}. Give one or more, or leave it out."
-            )
-        conditions.append(Condition(known, labels, isinstance(levels, slice)))
+    conditions = [_given("where", *item) for item in _mapping("where", where or {}).items()]
     some: tuple[str, ...] | dict[str, tuple[str, ...]] | None = None
     if isinstance(areas, Mapping):
         some = {_names("areas", [name])[0]: _names("areas", codes) for name, codes in areas.items()}
@@ -337,8 +365,34 @@ def question_of(
             is_deviation,
             None if measure is None else measure_of(measure),
             across,
+            {
+                _names("groups", [name])[0]: tuple(
+                    _given("groups", *group) for group in _mapping("groups", given).items()
+                )
+                for name, given in _mapping("groups", groups or {}).items()
+            },
         )
     )
+
+
+def _mapping(argument: str, given: object) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise refused(f"{argument} has {type_of(given)} where names with their levels are wanted.")
+    return given
+
+
+def _given(argument: str, name: str, levels: Levels) -> Condition:
+    """Levels that an argument gives under a name."""
+    if isinstance(levels, slice):
+        labels = _names(argument, [levels.start, levels.stop])
+    else:
+        labels = _names(argument, [levels] if isinstance(levels, str) else levels)
+    (known,) = _names(argument, [name])
+    if not labels:
+        raise refused(
+            f"{argument} names no level of {short_name(known)!r}. Give one or more, or leave it out."
+        )
+    return Condition(known, labels, isinstance(levels, slice))
 
 
 def _names(argument: str, names: object) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 from scipy.special import ndtr
 
 import tallyveil
@@ -216,6 +217,27 @@ def test_a_share_of_what_is_no_part_is_refused(release):
         release.ask(f"age in {towns[0]} minus {towns[1]} as share of total")
 
 
+def test_groups_of_ones_own_are_those_of_a_recode(release, tmp_path, command, root):
+    """A release that has these groups as a recode answers the same; levels in no group are not counted."""
+    own = "age into young = young or grown from middle to old"
+    for rest in ("by Town", "by home as share of total", "by Town where home = house as share of age"):
+        made = release.ask(f"{own} {rest}").table.rename({"age": "grown"})
+        assert_frame_equal(made, release.ask(f"grown {rest.replace('age', 'grown')}").table)
+    groups = {"age": {"young": "young", "grown": slice("middle", "old")}}
+    made = release.ask(by=["age", "Town"], groups=groups).table
+    assert_frame_equal(made, release.ask(f"{own} by Town").table)
+    some = release.ask("age into ends = young, old by Town").table
+    parts = release.ask("age by Town").table
+    assert some["count"].to_list() == [
+        int(part["count"].sum())
+        for _, part in parts.filter(pl.col("age") != "middle").group_by("geocode", maintain_order=True)
+    ]
+    assert release.ask(f"median of {own}").table["published"].item() == "grown"
+    file = tmp_path / "answer.json"
+    command("ask", root, f"{own} by Town", "--out", file, "--quiet")
+    assert json.loads(file.read_text())["dimension"]["age"]["category"]["index"] == ["young", "grown"]
+
+
 def test_the_words_of_a_question():
     said = read_question(
         "sex by 'age 5' by Town where 'it''s' = "
@@ -272,6 +294,12 @@ def test_the_words_of_a_question():
         ("total where age = old and age = young", "contradict each other"),
         ("grown where grown = grown and age = young", "contradict each other"),
         ("age as share of home", "'home' is no attribute or recode of the question"),
+        ("age into some", "neither '=' nor 'from'"),
+        ("age into some = Old", "no level 'Old'"),
+        ("age into some = old or more from middle to old", "has a level that an earlier one has"),
+        ("age into some = old or some = young", "have one label"),
+        ("Town into some = P01", "'Town' is no attribute or recode"),
+        ("total into some = old", "which makes no rows"),
     ],
 )
 def test_questions_that_are_refused(release, question, words):
@@ -290,6 +318,10 @@ def test_questions_that_are_refused(release, question, words):
         ({"by": ["Town"], "areas": {"a": ["P01"]}}, "unions by name"),
         ({"by": ["Town"], "areas": ["P01", "P01"]}, "twice"),
         ({"where": {"age": []}}, "names no level"),
+        ({"where": ["age"]}, "where names with their levels are wanted"),
+        ({"by": ["age"], "groups": {"age": ["old"]}}, "where names with their levels are wanted"),
+        ({"by": ["home"], "groups": {"age": {"some": "old"}}}, "which makes no rows"),
+        ({"by": ["age"], "groups": {"age": {}}}, "or there is none"),
         ({"where": {"age": slice("young", None)}}, "list of names"),
         ({"per": {"all": 0}}, "above 0"),
         ({"per": {"all": 10**400}}, "above 0"),

@@ -17,9 +17,10 @@
  * @property {boolean} deviation
  * @property {string | null} measure such as "quantile 0.9"; null for counts
  * @property {string | null} across
+ * @property {{name: string, groups: Condition[]}[]} groups groups of one's own of names among `by`, each under its label
  */
 
-const WORDS = ["by", "across", "where", "and", "in", "minus", "as", "share", "of", "from", "to"];
+const WORDS = ["by", "into", "or", "across", "where", "and", "in", "minus", "as", "share", "of", "from", "to"];
 const TOKEN = /\s*(?:"((?:[^"]|"")*)"|'((?:[^']|'')*)'|([=,])|([^\s=,'"]+))/y;
 const TOTAL = "total";
 
@@ -29,7 +30,7 @@ const MEASURES = ["median", "quantile", "entropy", ...COMPARING];
 
 /** @returns {Question} */
 export function emptyQuestion() {
-  return { by: [], where: [], areas: null, minus: [], shareOf: null, deviation: false, measure: null, across: null };
+  return { by: [], where: [], areas: null, minus: [], shareOf: null, deviation: false, measure: null, across: null, groups: [] };
 }
 
 /**
@@ -38,9 +39,13 @@ export function emptyQuestion() {
  * @returns {string}
  */
 export function questionText(question) {
-  const { by, where, areas, minus, shareOf, deviation, measure, across } = question;
+  const { by, where, areas, minus, shareOf, deviation, measure, across, groups } = question;
   // The total by areas, and not areas alone: both mean the same, and this says it.
-  const names = measure === null && by.length < 2 ? [TOTAL, ...by.map(written)] : by.map(written);
+  const rows = by.map((name) => {
+    const own = groups.find((one) => one.name === name);
+    return own ? `${written(name)} into ${own.groups.map(condition).join(" or ")}` : written(name);
+  });
+  const names = measure === null && by.length < 2 ? [TOTAL, ...rows] : rows;
   const said = [measure === null ? "" : `${measure} of`, names.join(" by ")];
   if (across !== null) said.push("across", written(across));
   if (where.length > 0) said.push("where", where.map(condition).join(" and "));
@@ -75,7 +80,7 @@ function written(name) {
 export function readQuestion(text) {
   const reader = new Reader(text);
   const measure = reader.measure();
-  const by = reader.names("by");
+  const { by, groups } = reader.rows();
   const across = reader.take("across") ? reader.name() : null;
   /** @type {Condition[]} */
   const where = [];
@@ -94,7 +99,7 @@ export function readQuestion(text) {
     }
   }
   reader.end();
-  return { by: by.filter((name) => name !== TOTAL), where, areas, minus, shareOf, deviation, measure, across };
+  return { by: by.filter((name) => name !== TOTAL), where, areas, minus, shareOf, deviation, measure, across, groups };
 }
 
 /** The words of a question, one after another. */
@@ -130,6 +135,22 @@ class Reader {
     const names = [this.name()];
     while (this.take(sign)) names.push(this.name());
     return names;
+  }
+
+  /** @returns {Pick<Question, "by" | "groups">} */
+  rows() {
+    const by = [];
+    const groups = [];
+    do {
+      const name = this.name();
+      by.push(name);
+      if (this.take("into")) {
+        const own = [];
+        do own.push(this.condition()); while (this.take("or"));
+        groups.push({ name, groups: own });
+      }
+    } while (this.take("by"));
+    return { by, groups };
   }
 
   measure() {
