@@ -241,7 +241,8 @@ def read_question(text: str) -> Question:
 
 def _rows(reader: _Reader) -> tuple[tuple[str, ...], dict[str, tuple[Condition, ...]]]:
     """The names that make the rows, and the groups of those that have groups of one's own."""
-    names, groups = [], {}
+    names: list[str] = []
+    groups: dict[str, tuple[Condition, ...]] = {}
     while not names or reader.take("by"):
         names.append(reader.name("an attribute, a recode, a geolevel or 'total'"))
         if reader.take("into"):
