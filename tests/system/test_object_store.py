@@ -52,6 +52,22 @@ def copied(store) -> dict[str, bytes]:
     return {name.removeprefix(TOP): data for name, data in store.objects.items() if name.startswith(TOP)}
 
 
+def test_a_copy_is_verified_in_the_store(out, store):
+    copy_release(out, COPY)
+    address = "s3://bucket/published/2030 a"
+    verdict, of_folder = tallyveil.verify(address), tallyveil.verify(out)
+    assert verdict.holds, verdict.wrong
+    assert address in verdict.subject
+    assert (verdict.proved, verdict.compared) == (of_folder.proved, of_folder.compared)
+    store.objects[f"{TOP}tables/epsilon is 0.1.csv"] = b"1"
+    (wrong,) = tallyveil.verify(address).wrong
+    assert "lies beside the release" in wrong
+    store.objects.pop(f"{TOP}tables/epsilon is 0.1.csv")
+    store.objects[f"{TOP}datapackage.json"] += b" "
+    with pytest.raises(StoreError, match="datapackage"):
+        tallyveil.verify(address)
+
+
 def test_a_release_made_from_objects_is_the_one_made_from_files(small_release, store, whole, tmp_path):
     text = small_release.read_text()
     for path in small_release.parent.iterdir():
