@@ -11,6 +11,7 @@ from tallyveil.estimation.posterior.prior import (
     CONCENTRATION,
     SIZE_CENTRE,
     SIZE_CLASS,
+    SIZE_EFFECT,
     SIZE_SPREAD,
     Common,
     Parameters,
@@ -48,14 +49,22 @@ def log_size(n: int, mean: float, shape: float) -> float:
 def log_empty(problem: PosteriorProblem, common: Common, sizes: Any) -> float:
     """Logarithm of the probability of which blocks are empty; the tracts' probabilities have beta laws."""
     tract = problem.kernel.tree.tract
-    none, some = common.empty_near * common.empty_mean, common.empty_near * (1 - common.empty_mean)
     log_p = 0.0
     for t in np.unique(tract):
+        empty_mean = common.empty_mean[problem.sizes.kind[t]]
+        none, some = common.empty_near * empty_mean, common.empty_near * (1 - empty_mean)
         free = sizes[(tract == t) & problem.is_free]
         empty, occupied = int((free == 0).sum()), int((free > 0).sum())
         log_p += lgamma(none + empty) - lgamma(none) + lgamma(some + occupied) - lgamma(some)
         log_p += lgamma(none + some) - lgamma(none + some + len(free))
     return log_p
+
+
+def mean_size(problem: PosteriorProblem, parameters: Parameters, block: int) -> float:
+    """Mean of the negative binomial law of a block's size, before 0 is left out."""
+    tree, design = problem.kernel.tree, problem.sizes.design
+    of_covariates = design[tree.law[block]] @ parameters.common.size_effects
+    return float(parameters.size_mean[tree.family[block]] * exp(of_covariates))
 
 
 def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) -> float:
@@ -66,7 +75,7 @@ def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) ->
     for b, row in enumerate(counts):
         family, n = problem.kernel.tree.family[b], int(row.sum())
         if n > 0:
-            log_p += log_size(n, parameters.size_mean[family], common.size_shape)
+            log_p += log_size(n, mean_size(problem, parameters, b), common.size_shape)
         of_block = parameters.block_class[b]
         log_p += common.log_class_share[SIZE_CLASS[min(n, len(SIZE_CLASS) - 1)], of_block]
         columns = np.zeros(len(parent), int)
@@ -108,7 +117,8 @@ def drawn_common(rng: np.random.Generator, problem: PosteriorProblem) -> Common:
         size_shape=float(np.exp(rng.normal(0, 1.5))),
         size_centre=rng.normal(*SIZE_CENTRE),
         size_spread=(SIZE_SPREAD[1] / rng.standard_gamma(SIZE_SPREAD[0])) ** 0.5,
-        empty_mean=rng.beta(1, 1),
+        size_effects=rng.normal(0, SIZE_EFFECT, problem.sizes.design.shape[1]),
+        empty_mean=rng.beta(1, 1, int(problem.sizes.kind.max()) + 1),
         empty_near=rng.gamma(gamma_shape, gamma_scale),
     )
 
@@ -148,13 +158,14 @@ def drawn_counts(
     classes = np.zeros(problem.n_blocks, int)
     parts = [(g, np.flatnonzero(parent == g)) for g in np.unique(parent[1:])]
     common, tract = parameters.common, problem.kernel.tree.tract
-    none, some = common.empty_near * common.empty_mean, common.empty_near * (1 - common.empty_mean)
-    empty = rng.beta(none, some, int(tract.max()) + 1)
+    expected = common.empty_mean[problem.sizes.kind]
+    empty = rng.beta(common.empty_near * expected, common.empty_near * (1 - expected))
     for b in range(problem.n_blocks):
         family, r = problem.kernel.tree.family[b], common.size_shape
+        mean = mean_size(problem, parameters, b)
         columns = np.zeros(len(parent), int)
         if rng.random() >= empty[tract[b]]:
-            columns[0] = _size(rng, parameters.size_mean[family], r)
+            columns[0] = _size(rng, mean, r)
         class_shares = np.exp(common.log_class_share[SIZE_CLASS[min(columns[0], len(SIZE_CLASS) - 1)]])
         classes[b] = rng.choice(len(CLASSES), p=class_shares / class_shares.sum())
         for g, children in parts:

@@ -11,7 +11,7 @@ import tallyveil
 from tallyveil.errors import TallyveilError
 from tallyveil.estimation.posterior import sampling
 from tallyveil.postprocess.draws import job
-from tallyveil.storage.write import UNFINISHED
+from tallyveil.storage.write import UNFINISHED, file_digest
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +217,90 @@ def test_chains_of_another_seed_and_damaged_ones_are_not_gone_on_with(release, s
     (out / "chains.zip").write_bytes(chains)
     other = tallyveil.make_draws(release, out, number=2, seed=5)
     assert other.description == tallyveil.make_draws(release, tmp_path / "e", number=2, seed=5).description
+
+
+@pytest.mark.nightly
+def test_chains_without_covariates_are_not_gone_on_with(release, homes, short, tmp_path):
+    out, file = tmp_path / "d", tmp_path / "homes.parquet"
+    homes.write_parquet(file)
+    with pytest.raises(TallyveilError, match="do not agree"):
+        tallyveil.make_draws(release, out, number=2, sweeps=32)
+    other = tallyveil.make_draws(release, out, number=2, covariates=file)
+    whole = tallyveil.make_draws(release, tmp_path / "e", number=2, covariates=file)
+    assert other.description == whole.description
+
+
+@pytest.fixture(scope="module")
+def homes(release):
+    """A public number of each of the 48 blocks."""
+    codes = tallyveil.open(release).table("Block", "total")["geocode"]
+    return pl.DataFrame({"geocode": codes, "homes": [i % 7 for i in range(48)]})
+
+
+def test_draws_say_which_covariates_they_follow_from(release, homes, tmp_path, monkeypatch, command):
+    with_few_sweeps(monkeypatch)
+    file = tmp_path / "homes.csv"
+    homes.sample(fraction=1.0, shuffle=True, seed=1).write_csv(file)
+    said = json.loads(
+        command("draws", release, "--out", tmp_path / "d", "--number", "1", "--covariates", file, "--json")
+    )
+    assert [item["name"] for item in said["covariates"]] == ["homes"]
+    assert said["covariates_sha256"] == file_digest(file)
+    # One of the logarithm, and one of zeros; five kinds of blocks.
+    assert len(said["parameters"]["size_effects"]) == 2
+    assert len(said["parameters"]["empty_mean"]) == 5
+    draws = tallyveil.open_draws(tmp_path / "d", release)
+    for text in (said["statement"], repr(draws), (draws.path / "README.txt").read_text()):
+        assert "live in a Block was also learned from public numbers: homes." in text
+
+
+def changed(homes, change):
+    """The table with one thing changed."""
+    number, row = pl.col("homes"), pl.int_range(pl.len())
+    return {
+        "a block lacks": homes.head(47),
+        "a block twice": pl.concat([homes, homes.head(1)]),
+        "another year": homes.with_columns(pl.col("geocode").str.replace("^.", "9")),
+        "negative": homes.with_columns(number - 1),
+        "NaN": homes.with_columns(pl.when(row == 3).then(float("nan")).otherwise(number)),
+        "infinite": homes.with_columns(pl.when(row == 3).then(float("inf")).otherwise(number)),
+        "missing": homes.with_columns(pl.when(row == 3).then(None).otherwise(number)),
+        "dates": homes.with_columns(number.cast(pl.Date)),
+        "words": homes.with_columns(pl.lit("many").alias("homes")),
+        "alike": homes.with_columns(pl.lit(3).alias("homes")),
+        "none": homes.select("geocode"),
+        "four": homes.with_columns(number.alias(name) for name in "abc"),
+        "hostile": homes.rename({"homes": "\x1b[2J"}),
+    }[change]
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "code"),
+    [
+        ("a block lacks", "1 finest geounits have no row", "draws-covariates"),
+        ("a block twice", "more than one", "draws-covariates"),
+        ("another year", "same year", "entity-geocode"),
+        ("negative", "7 rows of column 'homes'", "draws-covariates"),
+        ("NaN", "1 rows", "draws-covariates"),
+        ("infinite", "1 rows", "draws-covariates"),
+        ("missing", "1 rows", "draws-covariates"),
+        ("dates", "48 rows", "draws-covariates"),
+        ("words", "48 rows", "draws-covariates"),
+        ("alike", "are alike", "draws-covariates"),
+        ("none", "wanted 1 to 3", "draws-covariates"),
+        ("four", "4 columns", "draws-covariates"),
+        ("hostile", "control codes", "bad-name"),
+    ],
+)
+def test_covariates_that_are_wrong_are_refused_before_anything_is_computed(
+    release, homes, tmp_path, monkeypatch, change, words, code
+):
+    monkeypatch.setattr(job, "posterior_of", None)
+    changed(homes, change).write_parquet(tmp_path / "homes.parquet")
+    with pytest.raises(TallyveilError, match=words) as raised:
+        tallyveil.make_draws(release, tmp_path / "d", covariates=tmp_path / "homes.parquet")
+    assert raised.value.code == code
+    assert not (tmp_path / "d").exists()
 
 
 def test_draws_of_another_release_are_refused(release, made, make_small_inputs, tmp_path):

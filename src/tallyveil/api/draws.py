@@ -174,6 +174,7 @@ def make_draws(
     number: WholeNumber = 100,
     seed: WholeNumber = 1,
     experimental_blocks: Flag = False,
+    covariates: AnyPath | None = None,
     sweeps: WholeNumber | None = None,
     workers: Workers | None = None,
     observer: Progress | None = None,
@@ -187,13 +188,16 @@ def make_draws(
         seed: Another seed gives other draws.
         experimental_blocks: Whether the counts of the finest geolevel are written, instead of those of the one above.
             Their intervals are too narrow for rare groups.
+        covariates: A table with a column `geocode` and one to three columns of public numbers of every finest geounit,
+            such as housing units (CSV or Parquet); None for none. Every such number becomes part of the model.
         sweeps: Sweeps of a chain after which it is given up; None for 16,384.
         workers: Chains that run at once; None for one per core. Draws do not depend on it.
         observer: Receives reports of progress.
     Returns:
         The draws.
     Raises:
-        ConfigError: a number is out of range, or the release has no posterior here.
+        ConfigError: a number is out of range, the release has no posterior here, or the covariates cannot be used.
+        GeographyError, SchemaError: the covariates cannot be used.
         SolverError: the chains do not agree, so that nothing was written.
         StoreError: the release is damaged, or the folder cannot be written.
     Privacy: post-processing; costs nothing.
@@ -207,6 +211,7 @@ def make_draws(
         number=number,
         seed=seed,
         experimental=experimental_blocks,
+        covariates=None if covariates is None else Path(covariates),
         longest=LONGEST if sweeps is None else sweeps,
         workers=workers,
         observer=observer,

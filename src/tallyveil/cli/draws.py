@@ -1,6 +1,7 @@
 """`tallyveil draws`: complete tables drawn from what a release's measurements and a model of its blocks say
 together."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,15 @@ def draws(
             "are too narrow for rare groups.",
         ),
     ] = False,
+    covariates: Annotated[
+        Path | None,
+        typer.Option(
+            "--covariates",
+            metavar="FILE",
+            help="Table with a column geocode and one to three columns of public numbers of every finest geounit, such "
+            "as housing units (Parquet or CSV). The model learns from them how many people live there.",
+        ),
+    ] = None,
     sweeps: Annotated[
         int | None,
         typer.Option(
@@ -54,6 +64,7 @@ def draws(
             number=number,
             seed=seed,
             experimental_blocks=experimental_blocks,
+            covariates=covariates,
             sweeps=sweeps,
             workers=workers,
             observer=observer,

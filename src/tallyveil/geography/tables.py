@@ -19,13 +19,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.exact import fraction_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import GeounitShares, Spine, TextColumn, text_column
 from tallyveil.printable import present_columns, short_name, some_names
+from tallyveil.schema.names import check_name
 from tallyveil.storage.read import (
     UNREADABLE,
     collect,
@@ -120,6 +121,63 @@ def read_assignments(path: Path, columns: Sequence[str], what: str, wanted: str 
     require_text(frame, key, path, what)
     require_levels(frame, list(columns), path, what)
     return collect(frame, path, what).rename({key: GEOCODE})
+
+
+def read_public_numbers(path: Path, spine: Spine, most: int) -> tuple[tuple[str, ...], Floats]:
+    """Read public numbers of every finest geounit, such as housing units: all columns but that of the geocodes.
+
+    Args:
+        path: Parquet, or text with commas or `|` between its columns.
+        spine: The spine that has the finest geounits.
+        most: Largest number of columns.
+    Returns:
+        Names of the columns, and their numbers in the spine's order; shape (finest geounits, columns).
+    Raises:
+        ConfigError: there are no such columns or too many, a number is missing, negative or not finite, or all numbers
+            of a column are alike; or as `read_assignments` raises it.
+        GeographyError: a finest geounit has no row or two, or a row has a geocode that is not on the spine.
+        SchemaError: files and pages cannot show the name of a column.
+        StoreError: the file is missing or unreadable.
+    """
+    what = "covariates"
+    names = tuple(area_columns(path, what, text=False))
+    if not 1 <= len(names) <= most:
+        raise ConfigError(
+            f"the {what} file {path} has {len(names)} columns besides the geocodes, wanted 1 to {most}. Every such "
+            "column is used as a number of each finest geounit: keep those that say how many people live there.",
+            code="draws-covariates",
+        )
+    for name in names:
+        check_name(name, "covariate")
+    table = read_assignments(path, names, what)
+    rows = _rows_on(spine, table[GEOCODE], f"the {what} file {path}")
+    times = np.bincount(rows, minlength=spine.n_geounits(spine.finest))
+    if (times != 1).any():
+        place = int(np.argmax(times != 1))
+        raise GeographyError(
+            f"{int((times != 1).sum()):,} finest geounits have no row, or more than one, in the {what} file {path}, "
+            f"such as {spine.geolevels[-1]} '{spine.geocodes[-1][place]}'. Give each of them one row, also the empty "
+            "ones.",
+            code="draws-covariates",
+        )
+    numbers = np.empty((len(rows), len(names)))
+    for column, name in enumerate(names):
+        # By way of text: dates and truth values are no numbers.
+        values = table[name].cast(pl.String).cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+        if wrong := int((~((values >= 0) & np.isfinite(values))).sum()):
+            raise ConfigError(
+                f"{wrong:,} rows of column '{name}' of the {what} file {path} have no number, or a negative or an "
+                "infinite one, where a number of 0 or more is wanted. Leave a column out that is not known everywhere.",
+                code="draws-covariates",
+            )
+        if (values == values[0]).all():
+            raise ConfigError(
+                f"all numbers in column '{name}' of the {what} file {path} are alike, so that they tell no finest "
+                "geounit from another. Leave the column out.",
+                code="draws-covariates",
+            )
+        numbers[rows, column] = values
+    return names, numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,8 @@
 *Sizes.* Unless public limits decide it, a block is empty with a probability that its tract shares; these
 probabilities are beta variables around that of the whole area, and are integrated out. Else its size has a negative
 binomial law without 0, whose mean (before 0 is left out) its family shares: the blocks of one geounit of the geolevel
-above. The logarithms of the means are normal, and all families share the shape.
+above. The logarithms of the means are normal, and all families share the shape. Public numbers of blocks may tell their
+means, and the probabilities that they are empty, apart (`covariates`).
 
 *Composition.* The persons of a block are divided in steps, one attribute after the other, down to the cells. Each
 division is Dirichlet-multinomial. Its shares are those of the family, which are Dirichlet around those of the geounit
@@ -42,6 +43,7 @@ from tallyveil.kernels.posterior.updates import (
     log_divisions,
     tables_of,
     walk_class_shares,
+    walk_size_effects,
     walk_size_means,
     walk_size_shape,
 )
@@ -78,6 +80,10 @@ LEAST: Final = 1e-9
 SIZE_CENTRE: Final = (np.log(40.0), 2.0)
 """Mean and standard deviation of the normal law of `centre`: block sizes between 1 and 2,000 persons on average."""
 
+SIZE_EFFECT: Final = 2.0
+"""Standard deviation of the normal law of an effect of a covariate. Where numbers are in proportion to sizes, the
+effect is the standard deviation of their logarithms, which is 1 to 2 for housing units of blocks."""
+
 SIZE_SPREAD: Final = (3.0, 1.0)
 """Shape and scale of the inverse Gamma law of `spread` squared: means of families mostly within a factor of 3 of each
 other."""
@@ -95,7 +101,8 @@ class Common:
         size_shape: Shape of the negative binomial laws of sizes.
         size_centre: Mean of the logarithms of their means.
         size_spread: Standard deviation of these.
-        empty_mean: Mean of the tracts' probabilities that a block is empty.
+        size_effects: Effects of covariates on the logarithm of a block's mean; shape (effects,).
+        empty_mean: Mean of the tracts' probabilities that a block is empty, of each kind of blocks; shape (kinds,).
         empty_near: How closely they follow it.
     """
 
@@ -105,7 +112,8 @@ class Common:
     size_shape: float
     size_centre: float
     size_spread: float
-    empty_mean: float
+    size_effects: Floats
+    empty_mean: Floats
     empty_near: float
 
 
@@ -155,7 +163,8 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
             size_shape=1.0,
             size_centre=float(np.log(size)),
             size_spread=1.0,
-            empty_mean=empty,
+            size_effects=np.zeros(problem.sizes.design.shape[1]),
+            empty_mean=np.full(int(problem.sizes.kind.max()) + 1, empty),
             empty_near=4.0,
         ),
         shares=tuple(np.tile(np.maximum(share, LEAST), (n, 1)) for n in n_geounits),
@@ -166,8 +175,9 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
 
 def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
     """The parameters as the compiled moves take them."""
-    common, mean = parameters.common, parameters.size_mean
-    shape = common.size_shape
+    common, shape = parameters.common, parameters.common.size_shape
+    mean = parameters.size_mean[problem.sizes.family] * np.exp(problem.sizes.design @ common.size_effects)
+    empty = common.empty_mean[problem.sizes.kind]
     rise = mean / (mean + shape)
     stop = shape * np.log1p(-rise)
     return Prior(
@@ -178,8 +188,8 @@ def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
         # f(1) of the negative binomial law without 0
         np.exp(np.log(shape) + stop + np.log(rise) - np.log(-np.expm1(stop))),
         shape,
-        common.empty_near * common.empty_mean,
-        common.empty_near * (1.0 - common.empty_mean),
+        common.empty_near * empty,
+        common.empty_near * (1.0 - empty),
         SIZE_CLASS,
         common.log_class_share,
         parameters.block_class,
@@ -204,15 +214,15 @@ def updated(
     shares, near, concentration = _compositions(rng, problem, people, parameters, is_held)
     logs = _class_logs(problem, people, shares[0])
     log_class_share, block_class = _classes(rng, state.people[:, 0], logs, common.log_class_share, is_held)
-    mean, shape, centre, spread = _sizes(rng, problem, state, parameters, is_held)
+    mean, of_sizes = _sizes(rng, problem, state, parameters, is_held)
     if not is_held:
-        empty_mean, empty_near = _emptiness(rng, state, common)
-        common = Common(near, concentration, log_class_share, shape, centre, spread, empty_mean, empty_near)
+        empty_mean, empty_near = _emptiness(rng, problem, state, common)
+        common = Common(near, concentration, log_class_share, *of_sizes, empty_mean, empty_near)
     return Parameters(common, shares, block_class, mean)
 
 
 def averaged(drawn: Sequence[Common]) -> Common:
-    """The mean of some draws of the common parameters: of logarithms, but for shares and `size_centre`."""
+    """The mean of some draws of the common parameters: of logarithms, but for shares, `size_centre` and effects."""
 
     def mean(logs: Callable[[Common], Floats]) -> Floats:
         return np.asarray(np.mean([logs(common) for common in drawn], axis=0))
@@ -223,12 +233,12 @@ def averaged(drawn: Sequence[Common]) -> Common:
                 np.log(common.size_shape),
                 common.size_centre,
                 np.log(common.size_spread),
-                np.log(common.empty_mean / (1.0 - common.empty_mean)),
                 np.log(common.empty_near),
             ]
         )
     )
-    shape, centre, spread, odds, empty_near = single.tolist()
+    shape, centre, spread, empty_near = single.tolist()
+    odds = mean(lambda common: np.log(common.empty_mean / (1.0 - common.empty_mean)))
     return Common(
         near=tuple(
             np.exp(np.mean([np.log(near) for near in nears], axis=0))
@@ -239,7 +249,8 @@ def averaged(drawn: Sequence[Common]) -> Common:
         size_shape=float(np.exp(shape)),
         size_centre=centre,
         size_spread=float(np.exp(spread)),
-        empty_mean=float(1.0 / (1.0 + np.exp(-odds))),
+        size_effects=mean(lambda common: common.size_effects),
+        empty_mean=1.0 / (1.0 + np.exp(-odds)),
         empty_near=float(np.exp(empty_near)),
     )
 
@@ -351,41 +362,46 @@ def _compositions(
 
 def _sizes(
     rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters, is_held: bool
-) -> tuple[Floats, float, float, float]:
-    """Means of the families' laws of sizes, the shape, and centre and spread of the means."""
-    common, family = parameters.common, problem.kernel.tree.family
+) -> tuple[Floats, tuple[float, float, float, Floats]]:
+    """Means of the families' laws of sizes; then shape, centre and spread of the means, and effects of covariates."""
+    common, tree, laws = parameters.common, problem.kernel.tree, problem.sizes
     mean, shape = parameters.size_mean.copy(), common.size_shape
-    centre, spread = common.size_centre, common.size_spread
+    centre, spread, effects = common.size_centre, common.size_spread, common.size_effects.copy()
     sizes = state.people[:, 0].astype(np.int64)
-    occupied = np.bincount(family[sizes > 0], minlength=len(mean))
-    families = SizeSums(np.bincount(family, sizes, len(mean)).astype(np.int64), occupied)
+    occupied = np.bincount(tree.law[sizes > 0], minlength=len(laws.design))
+    of_laws = SizeSums(laws.begin, np.bincount(tree.law, sizes, len(laws.design)).astype(np.int64), occupied)
     distinct, n_blocks = np.unique(sizes[sizes > 0], return_counts=True)
     (prior_centre, prior_sd), (prior_shape, prior_scale) = SIZE_CENTRE, SIZE_SPREAD
     for _ in range(TURNS):
-        walk_size_means(rng, families, mean, shape, centre, spread)
+        factor = np.exp(laws.design @ effects)
+        walk_size_means(rng, of_laws, factor, mean, shape, (centre, spread))
         if is_held:
             continue
-        shape = walk_size_shape(rng, families, distinct, n_blocks, mean, shape)
+        of_law = mean[laws.family] * factor
+        shape = walk_size_shape(rng, of_laws, distinct, n_blocks, of_law, shape)
+        walk_size_effects(rng, of_laws, laws.design, of_law, shape, effects, SIZE_EFFECT)
         logs = np.log(mean)
         precision = len(logs) / spread**2 + 1.0 / prior_sd**2
         expected = (logs.sum() / spread**2 + prior_centre / prior_sd**2) / precision
         centre = float(rng.normal(expected, precision**-0.5))
         square = prior_scale + 0.5 * ((logs - centre) ** 2).sum()
         spread = float(np.sqrt(square / rng.standard_gamma(prior_shape + len(logs) / 2.0)))
-    return mean, float(shape), centre, spread
+    return mean, (float(shape), centre, spread, effects)
 
 
-def _emptiness(rng: Generator, state: State, common: Common) -> tuple[float, float]:
-    """Mean of the tracts' probabilities of empty blocks, and how closely they follow it."""
-    none, some = state.vacant.astype(np.int64), state.occupied.astype(np.int64)
+def _emptiness(
+    rng: Generator, problem: PosteriorProblem, state: State, common: Common
+) -> tuple[Floats, float]:
+    """Means of the tracts' probabilities of empty blocks, and how closely they follow it."""
+    none, some, kind = state.vacant.astype(np.int64), state.occupied.astype(np.int64), problem.sizes.kind
     # Empty and occupied blocks are a division like that of persons, in two groups.
     entries = entries_of(np.stack([none + some, none, some], axis=1))
-    groups, zero = Groups(np.array([-1, 0, 0], np.int32), np.zeros(3)), np.zeros(len(none), np.int32)
+    groups, same = Groups(np.array([-1, 0, 0], np.int32), np.zeros(3)), np.zeros(len(none), np.int64)
     tied = np.array([0, -1, -1])
     expected, near = common.empty_mean, np.full(3, common.empty_near)
     for _ in range(TURNS):
-        mean = np.array([[1.0, expected, 1.0 - expected]])
-        near = _walked(rng, entries, zero, groups, mean, near, tied)
-        tables = tables_of(rng, entries, zero, groups, mean, near[None, :], zero.astype(np.int64))
-        expected = float(np.clip(rng.beta(*(1.0 + tables[0, 1:])), LEAST, 1.0 - LEAST))
+        mean = np.stack([np.ones_like(expected), expected, 1.0 - expected], axis=1)
+        near = _walked(rng, entries, kind, groups, mean, near, tied)
+        tables = tables_of(rng, entries, kind, groups, mean, near[None, :], same)
+        expected = np.clip(rng.beta(1.0 + tables[:, 1], 1.0 + tables[:, 2]), LEAST, 1.0 - LEAST)
     return expected, float(near[0])

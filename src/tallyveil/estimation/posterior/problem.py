@@ -13,6 +13,7 @@ from tallyveil.arrays import Bools, Floats, Int32s, Integers, Words
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.estimation.intervals.fit import AnswerRows
 from tallyveil.estimation.intervals.model import LevelModel
+from tallyveil.estimation.posterior.covariates import Covariates
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.posterior.moves import WINDOW, WORD, Answers, Limits, Problem, State, Steps, Tree
 from tallyveil.measurements.answers import answer_tables
@@ -47,6 +48,27 @@ class LimitRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SizeLaws:
+    """The laws of sizes: one of each family or, with covariates, of the blocks of a family that have the same numbers.
+
+    Attributes:
+        begin: First law of each family, and one entry more at the end.
+        design: By what each effect of covariates is multiplied in the logarithm of each law's mean; shape (laws,
+            effects).
+        kind: Kind of the blocks of each tract of the kernel's, by covariates, from 0.
+    """
+
+    begin: Integers
+    design: Floats
+    kind: Int32s
+
+    @property
+    def family(self) -> Integers:
+        """Family of each law."""
+        return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PosteriorProblem:
     """Everything that the law of the counts depends on, besides the prior.
 
@@ -62,6 +84,7 @@ class PosteriorProblem:
         is_sparse: Whether each geounit of the geolevel above the blocks has few people by its measurements; shape
             (geounits,).
         above: For each geolevel of the prior from the families to the one below the whole area, the geounit above each.
+        sizes: The laws of sizes.
     """
 
     schema: Schema
@@ -74,6 +97,7 @@ class PosteriorProblem:
     step: Int32s
     is_sparse: Bools
     above: tuple[Int32s, ...]
+    sizes: SizeLaws
 
     @property
     def n_geounits(self) -> list[int]:
@@ -163,6 +187,7 @@ def posterior_problem(
     rows: AnswerRows,
     limits: Sequence[LimitRows],
     first: Sequence[str] = (),
+    covariates: Covariates | None = None,
     *,
     gaussian: bool,
 ) -> PosteriorProblem:
@@ -176,12 +201,14 @@ def posterior_problem(
         limits: Public limits and invariants.
         first: Attributes that divide the persons of a block first, such as those with public bounds. The others follow,
             those with the most levels first.
+        covariates: What public numbers say of the blocks; None for no such numbers.
         gaussian: Whether the noise is Gaussian; otherwise it is Laplace noise.
     Raises:
         ConfigError: a noisy answer is too large.
         StoreError: measurements are missing.
     """
-    tree, above = _tree(spine, limits, np.flatnonzero(schema.possible(np.arange(schema.size))))
+    known = covariates or Covariates.none(spine.n_geounits(spine.finest))
+    tree, above, sizes = _tree(spine, limits, np.flatnonzero(schema.possible(np.arange(schema.size))), known)
     queries, precisions, answers = _answers(spine, levels, rows, schema.size, gaussian)
     cells = np.arange(schema.size)
     steps, step = _steps(schema, first)
@@ -200,11 +227,14 @@ def posterior_problem(
         step,
         _sparse(spine, answers),
         above,
+        sizes,
     )
 
 
-def _tree(spine: Spine, limits: Sequence[LimitRows], possible: Integers) -> tuple[Tree, tuple[Int32s, ...]]:
-    """The spine, and for each geolevel of the prior the geounit above each.
+def _tree(
+    spine: Spine, limits: Sequence[LimitRows], possible: Integers, covariates: Covariates
+) -> tuple[Tree, tuple[Int32s, ...], SizeLaws]:
+    """The spine, for each geolevel of the prior the geounit above each, and the laws of sizes.
 
     The geounits of the prior are those of the spine. Where public bounds limit the total of some blocks and not of all,
     those without a limit have geounits of their own up to the whole area: an office leaves the bound open where there
@@ -225,7 +255,23 @@ def _tree(spine: Spine, limits: Sequence[LimitRows], possible: Integers) -> tupl
         of_lower = np.empty(int(lower.max()) + 1, np.int32)
         of_lower[lower] = upper
         above.append(of_lower)
-    return Tree(ancestor, np.concatenate(offsets), level_begin, areas[0], areas[1]), tuple(above)
+    # In the order of the families.
+    rows, law = np.unique(np.column_stack([areas[0], covariates.design]), axis=0, return_inverse=True)
+    tracts, tract = np.unique(np.column_stack([areas[1], covariates.kind]), axis=0, return_inverse=True)
+    begin = np.searchsorted(rows[:, 0], np.arange(int(areas[0].max()) + 2))
+    tree = Tree(
+        ancestor,
+        np.concatenate(offsets),
+        level_begin,
+        areas[0],
+        tract.reshape(-1).astype(np.int32),
+        law.reshape(-1).astype(np.int32),
+    )
+    return (
+        tree,
+        tuple(above),
+        SizeLaws(begin, np.ascontiguousarray(rows[:, 1:]), tracts[:, 1].astype(np.int32)),
+    )
 
 
 def _answers(

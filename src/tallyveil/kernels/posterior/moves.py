@@ -121,8 +121,11 @@ class Tree(NamedTuple):
         ancestor: Geounit of each block at each geolevel; shape (geolevels, blocks). Row 0 counts the blocks.
         begin: First block of each geounit, of one geolevel after the other, each with one entry more at its end.
         level_begin: Where each geolevel begins in `begin`; one entry more at the end.
-        family: Family of each block, whose blocks share the parameters of `Prior`.
-        tract: Tract of each block, whose blocks share a probability of being empty.
+        family: Family of each block, whose blocks share the shares of `Prior`.
+        tract: Tract of each block, whose blocks share a probability of being empty. Where covariates tell kinds of
+            blocks apart, the blocks of each kind in a tract count as a tract.
+        law: Law of sizes of each block: that of its family or, with covariates, of the family's blocks with the same
+            numbers.
     """
 
     ancestor: Int32Rows
@@ -130,6 +133,7 @@ class Tree(NamedTuple):
     level_begin: Integers
     family: Int32s
     tract: Int32s
+    law: Int32s
 
 
 class Steps(NamedTuple):
@@ -154,8 +158,8 @@ class Prior(NamedTuple):
         mean: Share of each group in its parent, of each family of blocks; shape (families, columns).
         concentration: Concentration of each group's division.
         block_concentration: That of the classed step's divisions, of each block.
-        rise: mean / (mean + shape) of each family's law of sizes.
-        first: Probability of one person in an occupied block, of each family.
+        rise: mean / (mean + shape) of each law of sizes.
+        first: Probability of one person in an occupied block, of each law of sizes.
         shape: Shape of the negative binomial law of sizes.
         none: Weight of empty blocks in each tract, before any is counted.
         some: The same of occupied ones.
@@ -170,8 +174,8 @@ class Prior(NamedTuple):
     rise: Floats
     first: Floats
     shape: float
-    none: float
-    some: float
+    none: Floats
+    some: Floats
     size_class: Integers
     log_share: FloatRows
     block_class: Integers
@@ -254,6 +258,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
                 uncounted(tree.level_begin),
                 uncounted(tree.family),
                 uncounted(tree.tract),
+                uncounted(tree.law),
             ),
             Answers(
                 uncounted(answers.geolevel),
@@ -283,8 +288,8 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             uncounted(prior.rise),
             uncounted(prior.first),
             prior.shape,
-            prior.none,
-            prior.some,
+            uncounted(prior.none),
+            uncounted(prior.some),
             uncounted(prior.size_class),
             uncounted(prior.log_share),
             uncounted(prior.block_class),
@@ -352,10 +357,10 @@ def _size_factor(problem: Problem, prior: Prior, b: int, n: int, vacant: int, oc
     """
     factor = 1.0
     if n == 0:
-        family = problem.tree.family[b]
+        tract, law = problem.tree.tract[b], problem.tree.law[b]
         # The block is among the empty ones.
-        factor = (prior.some + occupied) / (prior.none + vacant - 1)
-        factor *= prior.first[family] / (prior.shape * prior.rise[family])
+        factor = (prior.some[tract] + occupied) / (prior.none[tract] + vacant - 1)
+        factor *= prior.first[law] / (prior.shape * prior.rise[law])
     last = prior.size_class.size - 1
     at, following = prior.size_class[min(n, last)], prior.size_class[min(n + 1, last)]
     if at != following:
@@ -538,17 +543,17 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
     if b != b2:
         # Persons of each block with the least shift. Where these change, more than the factors may.
         size, size2 = state.people[b, 0] + low, 0
-        family, tract, tract2 = problem.tree.family[b], problem.tree.tract[b], -1
+        tract, tract2 = problem.tree.tract[b], -1
         vacant, occupied = state.vacant[tract], state.occupied[tract]
         vacant2, occupied2 = 0, 0
-        scale = prior.rise[family]
+        scale = prior.rise[problem.tree.law[b]]
         is_edge = not _has_one_factor(prior, size, size + n)
         if size == 0 and low < 0:
             vacant += 1
             occupied -= 1
         if b2 != NOWHERE:
             size2, tract2 = state.people[b2, 0] - low, problem.tree.tract[b2]
-            scale /= prior.rise[problem.tree.family[b2]]
+            scale /= prior.rise[problem.tree.law[b2]]
             is_edge = is_edge or not _has_one_factor(prior, size2 - n, size2)
             was_empty = int(size2 + low == 0 and low < 0)
             if tract2 == tract:
@@ -643,9 +648,42 @@ def _log_exchange(problem: Problem, state: State, b: int, b2: int) -> float:
 
 
 @hot
+def _log_sizes_exchanged(problem: Problem, prior: Prior, state: State, b: int, b2: int) -> float:
+    """Logarithm of how much likelier the prior finds the sizes of two blocks of one family and class once they exchange
+    all their persons. It is 0 unless covariates tell the blocks apart.
+    """
+    tree = problem.tree
+    law, law2, tract, tract2 = tree.law[b], tree.law[b2], tree.tract[b], tree.tract[b2]
+    if law == law2 and tract == tract2:
+        return 0.0
+    if state.people[b2, 0] == 0:
+        law, law2, tract, tract2, b, b2 = law2, law, tract2, tract, b2, b
+    n, n2 = state.people[b, 0], state.people[b2, 0]
+    rise = np.log(prior.rise[law] / prior.rise[law2])
+    if n > 0:
+        return float((n2 - n) * rise)
+    log = np.log(prior.first[law] / prior.first[law2]) + (n2 - 1) * rise
+    if tract != tract2:
+        log += np.log(
+            (prior.some[tract] + state.occupied[tract]) / (prior.none[tract] + state.vacant[tract] - 1)
+        )
+        log += np.log(
+            (prior.none[tract2] + state.vacant[tract2]) / (prior.some[tract2] + state.occupied[tract2] - 1)
+        )
+    return float(log)
+
+
+@hot
 def _exchange(problem: Problem, state: State, b: int, b2: int) -> None:
     """Let two blocks of one family exchange all their persons."""
     answers, limits, people = problem.answers, problem.limits, state.people
+    tract, tract2 = problem.tree.tract[b], problem.tree.tract[b2]
+    if tract != tract2:
+        more = int(people[b2, 0] > 0) - int(people[b, 0] > 0)
+        state.occupied[tract] += more
+        state.vacant[tract] -= more
+        state.occupied[tract2] -= more
+        state.vacant[tract2] += more
     for column in range(people.shape[1]):
         people[b, column], people[b2, column] = people[b2, column], people[b, column]
     for at in range(state.filled.shape[1]):
@@ -669,10 +707,11 @@ def _exchange(problem: Problem, state: State, b: int, b2: int) -> None:
 @njit(nogil=True, cache=True)
 def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> None:
     """Pair the blocks of each family, and let the two of a pair exchange all their persons as often as the measurements
-    of the two say (Metropolis).
+    and the covariates of the two say (Metropolis).
 
-    Only blocks of one class do so: the prior then says the same of both. A block that has a few persons and an empty
-    one change places at once, which takes single shifts many sweeps.
+    Only blocks of one class do so: the prior then says the same of both, but for their sizes if they have other
+    covariates. A block that has a few persons and an empty one change places at once, which takes single shifts many
+    sweeps.
 
     Args:
         rng: Generator.
@@ -693,6 +732,7 @@ def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> N
             if tree.family[b] != tree.family[b2] or prior.block_class[b] != prior.block_class[b2]:
                 continue
             log = _log_exchange(problem, state, b, b2)
+            log += _log_sizes_exchanged(problem, prior, state, b, b2)
             if log >= 0.0 or rng.random() < np.exp(log):
                 _exchange(problem, state, b, b2)
 

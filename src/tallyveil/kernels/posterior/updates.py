@@ -263,13 +263,15 @@ def walk_class_shares(rng: Any, likely: FloatRows, shares: Floats, widths: Float
 
 
 class SizeSums(NamedTuple):
-    """What the sizes of the blocks of each family say of their mean.
+    """What the sizes of the blocks of each law of sizes say of its mean.
 
     Attributes:
-        persons: Persons of each family.
-        occupied: Its occupied blocks.
+        begin: First law of each family, and one entry more at the end.
+        persons: Persons of each law's blocks.
+        occupied: Their number, without the empty ones.
     """
 
+    begin: Integers
     persons: Integers
     occupied: Integers
 
@@ -284,57 +286,111 @@ def _log_mean(persons: int, occupied: int, mean: float, shape: float) -> float:
     return float(occupied * (shape * log_stop - log_some) + persons * np.log(mean / (mean + shape)))
 
 
+@internal
+def _log_means(laws: SizeSums, first: int, end: int, mean: float, factor: Floats, shape: float) -> float:
+    """The same of all laws from `first` to `end`, whose means are `mean` times their factors."""
+    log = 0.0
+    for law in range(first, end):
+        if laws.occupied[law] > 0:
+            log += _log_mean(laws.persons[law], laws.occupied[law], mean * factor[law], shape)
+    return log
+
+
 @njit(nogil=True, cache=True)
 def walk_size_means(
-    rng: Any, families: SizeSums, mean: Floats, shape: float, centre: float, spread: float
+    rng: Any,
+    laws: SizeSums,
+    factor: Floats,
+    mean: Floats,
+    shape: float,
+    normal: tuple[float, float],
 ) -> None:
     """Random walks of the mean of the sizes of each family.
 
     Args:
         rng: Generator.
-        families: What is known of each family.
-        mean: Mean of its negative binomial law, before 0 is left out of it; changed.
+        laws: What is known of each law.
+        factor: Mean of each law over that of its family.
+        mean: Mean of each family's negative binomial law, before 0 is left out of it; changed.
         shape: Shape of the law.
-        centre, spread: Mean and standard deviation of the logarithm of a mean.
+        normal: Mean and standard deviation of the logarithm of a mean.
     """
-    persons, occupied = families.persons, families.occupied
+    centre, spread = normal
     for f in range(mean.size):
+        first, end = laws.begin[f], laws.begin[f + 1]
         old = np.log(mean[f])
+        before = _log_means(laws, first, end, np.exp(old), factor, shape)
         # About one standard deviation where a family has 5 blocks, and where it has 60.
         for width in (0.5, 0.15, 0.5, 0.15):
             new = old + width * rng.standard_normal()
-            log = _log_mean(persons[f], occupied[f], np.exp(new), shape)
-            log -= _log_mean(persons[f], occupied[f], np.exp(old), shape)
-            log -= ((new - centre) ** 2 - (old - centre) ** 2) / (2.0 * spread**2)
+            after = _log_means(laws, first, end, np.exp(new), factor, shape)
+            log = after - before - ((new - centre) ** 2 - (old - centre) ** 2) / (2.0 * spread**2)
             if np.log(1.0 - rng.random()) < log:
-                old = new
+                old, before = new, after
         mean[f] = np.exp(old)
 
 
 @njit(nogil=True, cache=True)
-def walk_size_shape(
-    rng: Any, families: SizeSums, sizes: Integers, n_blocks: Integers, mean: Floats, shape: float
-) -> float:
-    """Random walks of the shape of the law of sizes, which all families share.
+def walk_size_effects(
+    rng: Any,
+    laws: SizeSums,
+    design: FloatRows,
+    mean: Floats,
+    shape: float,
+    effects: Floats,
+    deviation: float,
+) -> None:
+    """Random walks of the effects of covariates, which all families share.
 
     Args:
         rng: Generator.
-        families, mean: As for `walk_size_means`.
+        laws: As for `walk_size_means`.
+        design: By what each effect is multiplied in the logarithm of each law's mean; shape (laws, effects).
+        mean: Mean of each law.
+        shape: Shape of the laws.
+        effects: The effects; changed.
+        deviation: Standard deviation of the normal law of an effect around 0.
+    """
+    end = mean.size
+    before = _log_means(laws, 0, end, 1.0, mean, shape) if effects.size > 0 else 0.0
+    for j in range(effects.size):
+        # The same for 100, 4,000 and 100,000 blocks.
+        for width in (0.3, 0.05, 0.01):
+            step, old = width * rng.standard_normal(), effects[j]
+            moved = mean * np.exp(step * design[:, j])
+            after = _log_means(laws, 0, end, 1.0, moved, shape)
+            log = after - before - ((old + step) ** 2 - old**2) / (2.0 * deviation**2)
+            if np.log(1.0 - rng.random()) < log:
+                effects[j] = old + step
+                mean, before = moved, after
+
+
+@njit(nogil=True, cache=True)
+def walk_size_shape(
+    rng: Any, laws: SizeSums, sizes: Integers, n_blocks: Integers, mean: Floats, shape: float
+) -> float:
+    """Random walks of the shape of the laws of sizes, which all share.
+
+    Args:
+        rng: Generator.
+        laws: As for `walk_size_means`.
         sizes: The sizes above 0 that blocks have.
         n_blocks: Number of blocks of each of these sizes.
+        mean: Mean of each law.
         shape: The shape before.
     Returns:
         The shape.
     """
-    persons, occupied = families.persons, families.occupied
+    persons, occupied = laws.persons, laws.occupied
     # The same for 100, 4,000 and 100,000 blocks.
     for width in (0.3, 0.05, 0.01):
         new = shape * np.exp(width * rng.standard_normal())
         # log shape ~ N(0, 1.5^2): shapes from 1/20 (a few blocks have most people) to 20 (all are alike) are likely.
         log = -(np.log(new) ** 2 - np.log(shape) ** 2) / (2.0 * 1.5**2)
-        for f in range(mean.size):
-            log += _log_mean(persons[f], occupied[f], mean[f], new)
-            log -= _log_mean(persons[f], occupied[f], mean[f], shape)
+        for law in range(mean.size):
+            if occupied[law] > 0:
+                log += _log_mean(persons[law], occupied[law], mean[law], new)
+                log -= _log_mean(persons[law], occupied[law], mean[law], shape)
         for i in range(sizes.size):
             n = sizes[i]
             log += n_blocks[i] * (lgamma(n + new) - lgamma(new) - lgamma(n + shape) + lgamma(shape))

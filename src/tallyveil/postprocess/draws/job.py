@@ -14,12 +14,14 @@ from typing import Any, Final
 import numpy as np
 
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.estimation.posterior.covariates import MOST, Covariates
 from tallyveil.estimation.posterior.prior import Common
 from tallyveil.estimation.posterior.residuals import Residuals
 from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, Progress, sample
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.marks import marks_of
+from tallyveil.geography.tables import read_public_numbers
 from tallyveil.postprocess.draws.model import posterior_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
@@ -27,6 +29,7 @@ from tallyveil.schema.counts import PublicCounts, TripletSum
 from tallyveil.storage.archives import archived, content_of, read_archive, write_archive
 from tallyveil.storage.json_files import damaged, read_declared
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside, remove
+from tallyveil.storage.read import input_digest
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import file_digest, write_file, write_json, write_text
 from tallyveil.version import VERSION
@@ -34,7 +37,7 @@ from tallyveil.version import VERSION
 COMMAND: Final = "draws"
 DESCRIPTION: Final = "draws.json"
 README: Final = "README.txt"
-FORMAT: Final = 2
+FORMAT: Final = 3
 CHAINS_FILE: Final = "chains.zip"
 """The chains of an unfinished folder, from which the same command goes on."""
 _WHAT: Final = "draws of a release"
@@ -61,6 +64,8 @@ class DrawsDescription:
         chains: Number of chains.
         convergence: What was compared before draws were taken.
         parameters: The parameters of the model that all areas share, learned from the measurements and then held.
+        covariates: How the model used each public number of blocks (`Coding`); empty if there are none.
+        covariates_sha256: SHA-256 of their file; empty if there are none.
         residuals: Of each query at each geolevel, the mean squares of the differences between measurements and draws.
         misfit: What they say of the model.
         statement: What the draws are.
@@ -77,6 +82,8 @@ class DrawsDescription:
     chains: int
     convergence: dict[str, Any]
     parameters: dict[str, Any]
+    covariates: list[dict[str, Any]]
+    covariates_sha256: str
     residuals: list[dict[str, Any]]
     misfit: str
     statement: str
@@ -96,6 +103,7 @@ def make_draws(
     number: int = 100,
     seed: int = 1,
     experimental: bool = False,
+    covariates: Path | None = None,
     longest: int,
     workers: int | None = None,
     observer: Observer | None = None,
@@ -110,13 +118,16 @@ def make_draws(
         number: Number of draws.
         seed: Another seed gives other draws. It need not be secret: draws follow from what is published.
         experimental: Whether the counts of the finest geolevel are written, instead of those of the one above.
+        covariates: A table of public numbers of every finest geounit, from which the model learns how many people live
+            there; None for none.
         longest: Sweeps of a chain after which it is given up.
         workers: Chains that run at once; None for one per core. Draws do not depend on it.
         observer: Receives reports of progress.
     Returns:
         What `draws.json` says.
     Raises:
-        ConfigError: the number is out of range, or the release has no posterior here.
+        ConfigError: the number is out of range, the release has no posterior here, or the covariates cannot be used.
+        GeographyError, SchemaError: the covariates cannot be used.
         SolverError: the chains do not agree.
         StoreError: the release is damaged, or the folder cannot be written.
     Privacy: post-processing of what is published; costs nothing.
@@ -135,17 +146,19 @@ def make_draws(
             "after so many.",
             code="draws-range",
         )
-    refuse_inputs(out, [root])
+    refuse_inputs(out, [root, *filter(None, [covariates])])
     refuse_output_inside(out, root)
     release = open_release(root)
     original = release.hierarchies.original
     level = original.finest if experimental else original.finest - 1
     digest = file_digest(root / MANIFEST)
+    # Read before anything is computed, which may take hours.
+    coded, of_file = _coded(covariates, release)
     watch = Stopwatch(observer or SilentObserver())
     names = [_name(i) for i in range(number)]
     with new_folder(out, COMMAND, _WHAT, [*names, DESCRIPTION, README], [CHAINS_FILE]):
-        problem, released = posterior_of(release)
-        chains = _SavedChains(out / CHAINS_FILE, f"{VERSION} {digest} {seed}")
+        problem, released = posterior_of(release, coded)
+        chains = _SavedChains(out / CHAINS_FILE, f"{VERSION} {digest} {seed} {of_file}")
         key = int.from_bytes(hashlib.sha256(f"draws\0{digest}\0{seed}".encode()).digest()[:8])
         with watch.stage("sample", longest):
             sampled = sample(
@@ -176,9 +189,11 @@ def make_draws(
             chains=CHAINS,
             convergence=asdict(sampled.convergence),
             parameters=_lists(sampled.common),
+            covariates=[asdict(coding) for coding in coded.codings] if coded else [],
+            covariates_sha256=of_file,
             residuals=[asdict(residuals) for residuals in sampled.residuals],
             misfit=_misfit(sampled.residuals),
-            statement=MODEL,
+            statement=_statement(coded, original.geolevels[-1]),
             protected=marks.protected,
             warnings=list(marks.warnings),
         )
@@ -189,13 +204,29 @@ def make_draws(
     return description
 
 
+def _coded(path: Path | None, release: FinishedRelease) -> tuple[Covariates | None, str]:
+    """The covariates as the model takes them, and the SHA-256 of their file; None and nothing if there are none."""
+    if path is None:
+        return None, ""
+    return Covariates.of(*read_public_numbers(path, release.spine, MOST)), input_digest(path, "covariates")
+
+
+def _statement(covariates: Covariates | None, finest: str) -> str:
+    """What the draws are, with the covariates that they follow from."""
+    if covariates is None:
+        return MODEL
+    names = ", ".join(coding.name for coding in covariates.codings)
+    return f"{MODEL} How many people live in a {finest} was also learned from public numbers: {names}."
+
+
 @dataclass(frozen=True, slots=True)
 class _SavedChains:
     """The file of chains that go on.
 
     Attributes:
         path: The file.
-        of: What the chains depend on: version, release and seed. Chains of anything else are not gone on with.
+        of: What the chains depend on: version, release, seed and covariates. Chains of anything else are not gone on
+            with.
     """
 
     path: Path

@@ -6,6 +6,7 @@ import numpy as np
 
 from tallyveil.arrays import Int32s, NarrowArray
 from tallyveil.errors import ConfigError
+from tallyveil.estimation.posterior.covariates import Covariates
 from tallyveil.estimation.posterior.problem import LARGEST, LimitRows, PosteriorProblem, posterior_problem
 from tallyveil.files.histograms import read_histogram
 from tallyveil.postprocess.constraints import ConstraintTable
@@ -24,11 +25,14 @@ MOST_COUNTS: Final = 1 << 29
 blocks with 2,016 cells; twice as many would not fit into the machines that releases of this size are made on."""
 
 
-def posterior_of(release: FinishedRelease) -> tuple[PosteriorProblem, Int32s]:
+def posterior_of(
+    release: FinishedRelease, covariates: Covariates | None = None
+) -> tuple[PosteriorProblem, Int32s]:
     """What the sampler needs, and the released counts of the finest geolevel, from which it begins.
 
     Args:
         release: The release.
+        covariates: What public numbers say of its blocks; None for no such numbers.
     Raises:
         ConfigError: this kind of release has no posterior here, or it is too large.
         StoreError: measurements or constraints are missing or damaged.
@@ -54,6 +58,7 @@ def posterior_of(release: FinishedRelease) -> tuple[PosteriorProblem, Int32s]:
         measured_rows(release, measured),
         limits,
         [name for name in schema.attribute_names if name in bounded],
+        covariates,
         gaussian=measured.gaussian,
     )
     return problem, released

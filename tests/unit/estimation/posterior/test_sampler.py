@@ -13,6 +13,7 @@ from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior import chain as chain_module
 from tallyveil.estimation.posterior import sampling
 from tallyveil.estimation.posterior.chain import Chain
+from tallyveil.estimation.posterior.covariates import Covariates
 from tallyveil.estimation.posterior.prior import CLASSES, averaged, first_parameters, kernel_prior, updated
 from tallyveil.estimation.posterior.problem import LimitRows, bits_of, posterior_problem
 from tallyveil.estimation.posterior.residuals import residuals_of, squared_residuals
@@ -51,9 +52,20 @@ class Rows:
         return np.concatenate([self.values[level, query.name][start:stop] for query in queries], axis=1)
 
 
-def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0, truth=None, schema=SCHEMA):
+def problem_of(
+    blocks,
+    total,
+    *,
+    gaussian=True,
+    limits=(),
+    precision=0.3,
+    seed=0,
+    truth=None,
+    schema=SCHEMA,
+    numbers=None,
+):
     """Blocks named by area, county if there are five digits, tract, group and number; every query measured everywhere,
-    the total fixed if asked.
+    the total fixed if asked. `numbers` are a covariate of each block.
 
     The measurements are small numbers, or the answers of the table `truth` without noise.
     """
@@ -76,7 +88,8 @@ def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0
     if total is not None:
         fixed = np.full((1, 1), total, np.int32)
         limits = [*limits, LimitRows(0, schema.query("total"), fixed, fixed)]
-    return posterior_problem(schema, spine, levels, Rows(values), limits, ["race"], gaussian=gaussian)
+    known = None if numbers is None else Covariates.of(("homes",), np.array(numbers, float)[:, None])
+    return posterior_problem(schema, spine, levels, Rows(values), limits, ["race"], known, gaussian=gaussian)
 
 
 def visits_of(problem, start, states, sweeps, parameters):
@@ -103,19 +116,30 @@ def distance(visits, problem, states, parameters):
 
 
 @pytest.mark.parametrize(
-    ("gaussian", "blocks", "sweeps"),
-    [(True, ["11111", "11112", "11211", "12111"], 6_000), (False, ["1111", "1112", "1121", "1211"], 3_000)],
-    ids=["Gaussian, five geolevels", "Laplace"],
+    ("gaussian", "blocks", "sweeps", "numbers"),
+    [
+        (True, ["11111", "11112", "11211", "12111"], 6_000, None),
+        (True, ["1111", "1112", "1113", "1211"], 6_000, [0, 2, 2, 3]),
+        (False, ["1111", "1112", "1121", "1211"], 3_000, None),
+    ],
+    ids=["Gaussian, five geolevels", "a covariate", "Laplace"],
 )
-def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweeps, monkeypatch):
+def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweeps, numbers, monkeypatch):
     monkeypatch.setattr(chain_module, "RARE", 0.3)  # of four cells, two are rare
-    problem = problem_of(blocks, 3, gaussian=gaussian)
+    problem = problem_of(blocks, 3, gaussian=gaussian, numbers=numbers)
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
     parameters = replace(
         parameters,
-        block_class=np.array([2, 2, 3, 1]),  # the first two may exchange all their people
-        common=replace(parameters.common, size_shape=1.3, empty_mean=0.4, empty_near=3.0),
+        # The first two, or three if they have a covariate, may exchange all their people.
+        block_class=np.array([2, 2, 3, 1] if numbers is None else [2, 2, 2, 1]),
+        common=replace(
+            parameters.common,
+            size_shape=1.3,
+            empty_mean=np.array([0.4] if numbers is None else [0.7, 0.4, 0.2]),
+            empty_near=3.0,
+            size_effects=np.zeros(0) if numbers is None else np.array([0.7, -1.0]),
+        ),
     )
     visits = visits_of(problem, states[0], states, sweeps, parameters)
     assert len(states) == 816
@@ -225,6 +249,9 @@ def other_laws(problem, parameters):
     yield replace(problem, kernel=problem.kernel._replace(answers=answers)), parameters
     yield problem, replace(parameters, common=replace(common, empty_near=40 * common.empty_near))
     yield problem, replace(parameters, common=replace(common, size_shape=8 * common.size_shape))
+    if len(common.size_effects):
+        yield problem, replace(parameters, common=replace(common, size_effects=0 * common.size_effects))
+        yield problem, replace(parameters, common=replace(common, empty_mean=common.empty_mean[::-1].copy()))
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
@@ -339,7 +366,8 @@ def statistics(parameters, sizes):
         np.log(common.size_shape),
         common.size_centre,
         np.log(common.size_spread),
-        common.empty_mean,
+        *common.size_effects,
+        *common.empty_mean,
         np.log(common.empty_near),
         np.minimum(np.log1p(sizes), 10).mean(),
         (sizes == 0).mean(),
@@ -363,20 +391,22 @@ def largest_z(first, second):
 STEPS = 10
 
 
-def joint_draws(size, *, is_held, wrong=lambda parameters: parameters):
+def joint_draws(size, *, is_held, numbers=None, wrong=lambda parameters: parameters):
     """Statistics of draws of parameters and counts from their joint law, and of other such draws after STEPS updates
     of parameters and counts in turn (Geweke 2004). Each begins anew, so that all are independent.
 
     Args:
         size: Number of draws from the joint law; a fourth of it of those that are updated.
         is_held: Whether the common parameters are the same in all draws.
+        numbers: Numbers that the blocks have in turn as a covariate; None for no covariate.
         wrong: Changes what an update returns.
     """
     blocks = ["".join(code) for code in product("1", "12", "12", "123")]
     # A third of the blocks has no limit of the total, and has geounits of its own. No draw reaches the others' limit.
     upper = np.where(np.arange(12) % 3 == 0, LARGEST_INT32, LARGEST_INT32 - 1).astype(np.int32)[:, None]
     limits = [LimitRows(3, SCHEMA.query("total"), np.zeros_like(upper), upper)]
-    problem = problem_of(blocks, None, limits=limits)
+    known = None if numbers is None else np.resize(numbers, len(blocks))
+    problem = problem_of(blocks, None, limits=limits, numbers=known)
     rng = np.random.default_rng(41)
     held = drawn_parameters(rng, problem).common if is_held else None
 
@@ -398,18 +428,23 @@ def joint_draws(size, *, is_held, wrong=lambda parameters: parameters):
 
 
 @pytest.mark.parametrize(
-    ("size", "is_held"),
+    ("size", "is_held", "numbers"),
     [
-        (100, False),
-        (400, True),
+        (100, False, [0, 1, 5, 2, 9]),
+        (400, True, None),
         *(
-            pytest.param(size, held, marks=pytest.mark.nightly)
-            for size, held in ((400, False), (20_000, False), (20_000, True))
+            pytest.param(size, held, numbers, marks=pytest.mark.nightly)
+            for size, held, numbers in (
+                (400, False, None),
+                (20_000, False, None),
+                (20_000, True, None),
+                (10_000, False, [0, 1, 5, 2, 9]),
+            )
         ),
     ],
 )
-def test_parameters_and_counts_have_their_joint_law(size, is_held):
-    assert largest_z(*joint_draws(size, is_held=is_held)) < 4.5
+def test_parameters_and_counts_have_their_joint_law(size, is_held, numbers):
+    assert largest_z(*joint_draws(size, is_held=is_held, numbers=numbers)) < 4.5
 
 
 @pytest.mark.nightly
@@ -431,9 +466,8 @@ def test_common_parameters_are_averaged_as_they_are_learned():
     assert mean.size_shape == pytest.approx(np.sqrt(first.size_shape * second.size_shape))
     assert mean.near[0] == pytest.approx(np.sqrt(first.near[0] * second.near[0]))
     assert np.exp(mean.log_class_share).sum(axis=1) == pytest.approx(1)
-    assert (
-        min(first.empty_mean, second.empty_mean) < mean.empty_mean < max(first.empty_mean, second.empty_mean)
-    )
+    (low,), (high,) = sorted([first.empty_mean, second.empty_mean])
+    assert low < mean.empty_mean[0] < high
 
 
 def test_residuals_of_draws_have_the_variance_of_the_noise():

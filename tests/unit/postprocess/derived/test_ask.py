@@ -65,7 +65,7 @@ def draws(root, tmp_path_factory):
             digests.append(file_digest(histogram_path(folder, geolevel)))
             tables.append(pl.read_parquet(histogram_path(folder, geolevel)).cast({"geocode": pl.String}))
         description = DrawsDescription(
-            format=2,
+            format=3,
             release="small",
             run="run",
             manifest_sha256=file_digest(root / "manifest.json"),
@@ -75,6 +75,8 @@ def draws(root, tmp_path_factory):
             chains=4,
             convergence={},
             parameters={},
+            covariates=[],
+            covariates_sha256="",
             residuals=[],
             misfit="It fits.",
             statement="A model.",

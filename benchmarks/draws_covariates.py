@@ -1,0 +1,97 @@
+"""What public housing units of blocks do to draws, where they follow the people and where they mean nothing.
+
+python benchmarks/draws_covariates.py [KIND:SEED ...]
+
+A state of `draws_states.py` is measured with noise of about production's size. Its blocks have made-up housing units: of
+occupied ones a household for 2.5 people or so, and a tenth more that are vacant; of group quarters none; and of one in
+seven empty blocks some. Three chains of 360 sweeps begin from the true counts: without covariates, with the housing
+units, and with those of other blocks drawn at random. The parameters that all areas share are learned from sweeps 41 to
+160, and draws are the last 160. Chains are not compared. Printed are the errors of the means of the draws, how often
+intervals of 95 % hold, and people and occupied blocks where nobody lives.
+"""
+
+import sys
+import time
+
+import numpy as np
+from draws_facilities import DEVIATIONS, QUERIES, SCHEMA, Rows
+from draws_states import KINDS, counts_of
+
+from tallyveil.estimation.intervals.model import LevelModel
+from tallyveil.estimation.posterior.chain import Chain
+from tallyveil.estimation.posterior.covariates import Covariates
+from tallyveil.estimation.posterior.prior import averaged
+from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
+from tallyveil.geography.build import spine_from_prefixes
+
+
+def housing_units(people: np.ndarray, facility: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Made-up housing units of blocks with these people."""
+    per_household = rng.gamma(16.0, 2.5 / 16.0, len(people))
+    households = np.where(people > 0, np.maximum(1, np.rint(people / per_household)), 0)
+    vacant = rng.poisson(0.1 * households)
+    empty = np.where(rng.random(len(people)) < 1 / 7, 1 + rng.poisson(0.7, len(people)), 0)
+    return np.where(facility, 0, np.where(people > 0, households + vacant, empty)).astype(np.float64)
+
+
+def main(name: str, seed: int) -> None:
+    """Print the comparison of one state."""
+    codes, people, facility = counts_of(KINDS[name], seed)
+    truth = people.reshape(len(codes), -1)
+    size = truth.sum(axis=1)
+    spine = spine_from_prefixes(codes, ["State", "County", "Tract", "Group", "Block"], (2, 5, 11, 12, 15))
+    rng, values, levels = np.random.default_rng([9, seed]), {}, []
+    for number, deviations in enumerate(DEVIATIONS):
+        sums = np.add.reduceat(truth, spine.finest_offsets(number)[:-1], axis=0)
+        for query, deviation in zip(QUERIES, deviations, strict=True):
+            answers = query.apply_dense(sums)
+            noise = np.rint(rng.normal(0, deviation, answers.shape)).astype(np.int64)
+            values[number, query.name] = answers + noise
+        precisions = 1.0 / (np.array([deviations]) ** 2 + 1.0 / 12.0)
+        levels.append(LevelModel(spine.geolevels[number], tuple(QUERIES), precisions, ()))
+    homes = housing_units(size, facility, rng)
+    total = np.full((1, 1), truth.sum(), np.int32)
+    for label, numbers in (("none", None), ("housing units", homes), ("at random", rng.permutation(homes))):
+        known = None if numbers is None else Covariates.of(("housing units",), numbers[:, None])
+        limits = [LimitRows(0, QUERIES[0], total, total)]
+        problem = posterior_problem(
+            SCHEMA, spine, levels, Rows(values), limits, covariates=known, gaussian=True
+        )
+        chain, begun = Chain.begin(problem, 3, 0, truth.astype(np.int32)), time.process_time()
+        commons = []
+        for _ in range(160):
+            chain.run(1)
+            commons.append(chain.parameters.common)
+        common = averaged(commons[40:])
+        chain.hold(common)
+        chain.run(40)
+        drawn = []
+        for _ in range(160):
+            chain.run(1)
+            drawn.append(chain.counts())
+        states, seconds = np.array(drawn), (time.process_time() - begun) / 360
+        sizes, mean = states.sum(axis=2), states.mean(axis=0)
+        groups = np.add.reduceat(mean, spine.finest_offsets(3)[:-1], axis=0)
+        true_groups = np.add.reduceat(truth, spine.finest_offsets(3)[:-1], axis=0)
+        low, high = np.quantile(sizes, [0.025, 0.975], axis=0)
+        error, lived = np.abs(sizes.mean(axis=0) - size), (size > 0) & ~facility
+        held = (size >= low) & (size <= high)
+        print(
+            f"{name} {seed}, {label}: errors of totals {error.mean():.2f}, of 1 to 9 people "
+            f"{error[lived & (size < 10)].mean():.2f}, 10 to 49 {error[lived & (size >= 10) & (size < 50)].mean():.2f}, "
+            f"more {error[lived & (size >= 50)].mean():.2f}, of {facility.sum()} group quarters "
+            f"{error[facility].mean():.1f}; of cells {np.abs(mean - truth).sum(axis=1).mean():.2f}; of block groups' "
+            f"cells {np.abs(groups - true_groups).sum(axis=1).mean():.2f}; intervals held {held.mean():.3f}, of "
+            f"occupied {held[size > 0].mean():.3f}, width {(high - low).mean():.2f}; in {(size == 0).sum()} empty blocks "
+            f"{sizes[:, size == 0].sum(axis=1).mean():.0f} people, {(sizes[:, size == 0] > 0).sum(axis=1).mean():.0f} "
+            f"occupied; {(sizes[:, size > 0] == 0).sum(axis=1).mean():.0f} of {(size > 0).sum()} others empty; effects "
+            f"{np.round(common.size_effects, 2)}, shape {common.size_shape:.2f}, empty {np.round(common.empty_mean, 3)}; "
+            f"{seconds:.3f} s a sweep",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        kind, _, number = argument.partition(":")
+        main(kind, int(number))

@@ -1,0 +1,99 @@
+"""How public numbers of blocks, such as housing units or land area, enter the model of their sizes.
+
+*Sizes.* The logarithm of the mean size of an occupied block is that of its family, plus an effect of each covariate: a
+multiple of the logarithm of its number where this is above 0, and an effect of its own where it is 0.
+
+*Emptiness.* The blocks of a tract share a probability of being empty only with those of their kind. For each covariate
+there are five kinds at most: the number is 0, or lies in one of the quarters of the numbers above 0. With several
+covariates, blocks of one kind are so in all of them.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tallyveil.arrays import Floats, Int32s
+
+MOST: Final = 3
+"""Covariates at most: three have up to 125 kinds of blocks, and a tract has some hundred blocks."""
+
+PARTS: Final = 4
+"""Kinds of blocks by their numbers above 0. With two, blocks of one and of ten housing units would be alike; with
+eight, a tract would have a handful of blocks of a kind."""
+
+FARTHEST: Final = 4.0
+"""Standard deviations from which the logarithm of a number counts as this far from the mean. Blocks beyond it, which
+are few, would decide the effect for all others, and the mean of a law could grow beyond what floats hold."""
+
+ROUNDING: Final = 1e-9
+"""Smaller standard deviations are those of rounding: the numbers above 0 are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How the numbers of a covariate enter the model.
+
+    Attributes:
+        name: Its name.
+        centre: Mean of the logarithms of its numbers above 0.
+        spread: Their standard deviation; 0 if all are alike, so that they have no effect.
+        begins: Numbers from which a kind of blocks begins, besides that of the number 0.
+        has_zeros: Whether some numbers are 0, so that zeros have an effect.
+    """
+
+    name: str
+    centre: float
+    spread: float
+    begins: list[float]
+    has_zeros: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Covariates:
+    """What covariates say of each block.
+
+    Attributes:
+        codings: How the numbers of each were coded.
+        design: By what each effect is multiplied in the logarithm of the mean of the block's size; shape (blocks,
+            effects). Of each covariate, first that of the logarithm, then that of zeros.
+        kind: Kind of each block, from 0.
+    """
+
+    codings: tuple[Coding, ...]
+    design: Floats
+    kind: Int32s
+
+    @classmethod
+    def none(cls, n_blocks: int) -> "Covariates":
+        """No covariates: all blocks are of one kind."""
+        return cls((), np.zeros((n_blocks, 0)), np.zeros(n_blocks, np.int32))
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], numbers: Floats) -> "Covariates":
+        """Code some covariates.
+
+        Args:
+            names: Their names.
+            numbers: Finite numbers of 0 or more, not all alike in any column; shape (blocks, covariates).
+        """
+        codings, columns, kinds = [], [], []
+        for name, values in zip(names, numbers.T, strict=True):
+            is_zero = values == 0
+            above = values[~is_zero]
+            logs = np.log(above)
+            centre, spread = float(logs.mean()), float(logs.std())
+            begins = np.unique(np.quantile(above, np.arange(1, PARTS) / PARTS, method="higher"))
+            coding = Coding(
+                name, centre, spread if spread > ROUNDING else 0.0, begins.tolist(), bool(is_zero.any())
+            )
+            if coding.spread > 0:
+                column = np.zeros(len(values))
+                column[~is_zero] = np.clip((logs - centre) / spread, -FARTHEST, FARTHEST)
+                columns.append(column)
+            if coding.has_zeros:
+                columns.append(is_zero.astype(np.float64))
+            codings.append(coding)
+            kinds.append(np.where(is_zero, -1, np.searchsorted(begins, values, side="right")))
+        kind = np.unique(np.stack(kinds, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        return cls(tuple(codings), np.stack(columns, axis=1), kind.astype(np.int32))
