@@ -9,6 +9,7 @@ import numpy as np
 from tallyveil.estimation.posterior.prior import (
     CLASSES,
     CONCENTRATION,
+    FACILITY,
     SIZE_CENTRE,
     SIZE_CLASS,
     SIZE_EFFECT,
@@ -67,6 +68,13 @@ def mean_size(problem: PosteriorProblem, parameters: Parameters, block: int) -> 
     return float(parameters.size_mean[tree.family[block]] * exp(of_covariates))
 
 
+def shares_of(parameters: Parameters, family: int, of_block: int, classed: bool) -> Any:
+    """The shares around which a block of a class is divided, in the classed step or in another."""
+    return (
+        parameters.common.facility if of_block == FACILITY and not classed else parameters.shares[0][family]
+    )
+
+
 def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) -> float:
     """Logarithm of the probability of a table of counts and of the blocks' classes, given the other parameters."""
     group, parent = problem.kernel.steps.group, problem.kernel.steps.parent
@@ -86,9 +94,8 @@ def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) ->
             if len(children):
                 classed = problem.step[g] == problem.kernel.steps.classed - 1
                 a = CLASSES[of_block] if classed else common.concentration[g]
-                log_p += log_division(
-                    columns[children].tolist(), (a * parameters.shares[0][family, children]).tolist()
-                )
+                shares = shares_of(parameters, family, of_block, classed)[children]
+                log_p += log_division(columns[children].tolist(), (a * shares).tolist())
     return log_p
 
 
@@ -110,10 +117,15 @@ def drawn_common(rng: np.random.Generator, problem: PosteriorProblem) -> Common:
     """Parameters that all areas share, drawn from their prior."""
     gamma_shape, gamma_scale = CONCENTRATION
     n_steps, n_rows = len(problem.kernel.steps.group), len(problem.kernel.tree.ancestor)
+    parent, weights = problem.kernel.steps.parent, added_weights(problem)
+    facility = np.ones(len(parent))
+    for g in np.unique(parent[1:]):
+        facility[parent == g] = rng.dirichlet(weights[parent == g])
     return Common(
         near=tuple(rng.gamma(gamma_shape, gamma_scale, n_steps) for _ in range(n_rows - 2)),
         concentration=rng.gamma(gamma_shape, gamma_scale, len(problem.step)),
         log_class_share=np.log(rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)),
+        facility=facility,
         size_shape=float(np.exp(rng.normal(0, 1.5))),
         size_centre=rng.normal(*SIZE_CENTRE),
         size_spread=(SIZE_SPREAD[1] / rng.standard_gamma(SIZE_SPREAD[0])) ** 0.5,
@@ -172,7 +184,8 @@ def drawn_counts(
             if columns[g]:
                 classed = problem.step[g] == problem.kernel.steps.classed - 1
                 a = CLASSES[classes[b]] if classed else common.concentration[g]
-                shares = rng.dirichlet(a * parameters.shares[0][family, children] + 1e-12)
+                around = shares_of(parameters, family, classes[b], classed)[children]
+                shares = rng.dirichlet(a * around + 1e-12)
                 columns[children] = rng.multinomial(columns[g], shares)
         counts[b] = columns[group[-1]]
     return counts, classes

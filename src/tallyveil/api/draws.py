@@ -188,7 +188,7 @@ def make_draws(
         seed: Another seed gives other draws.
         experimental_blocks: Whether the counts of the finest geolevel are written, instead of those of the one above.
             Their intervals are too narrow for rare groups.
-        covariates: A table with a column `geocode` and one to three columns of public numbers of every finest geounit,
+        covariates: A table with a column `geocode` and one or two columns of public numbers of every finest geounit,
             such as housing units (CSV or Parquet); None for none. Every such number becomes part of the model.
         sweeps: Sweeps of a chain after which it is given up; None for 16,384.
         workers: Chains that run at once; None for one per core. Draws do not depend on it.

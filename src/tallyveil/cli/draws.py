@@ -28,7 +28,7 @@ def draws(
         typer.Option(
             "--covariates",
             metavar="FILE",
-            help="Table with a column geocode and one to three columns of public numbers of every finest geounit, such "
+            help="Table with a column geocode and one or two columns of public numbers of every finest geounit, such "
             "as housing units (Parquet or CSV). The model learns from them how many people live there.",
         ),
     ] = None,

@@ -4,8 +4,8 @@
 multiple of the logarithm of its number where this is above 0, and an effect of its own where it is 0.
 
 *Emptiness.* The blocks of a tract share a probability of being empty only with those of their kind. For each covariate
-there are five kinds at most: the number is 0, or lies in one of the quarters of the numbers above 0. With several
-covariates, blocks of one kind are so in all of them.
+there are six kinds at most: the number is 0; or it is among the lowest sixteenth of the numbers above 0, or the lowest
+eighth, quarter or half but for these, or in the upper half. With two covariates, blocks of one kind are so in both.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,13 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Int32s
 
-MOST: Final = 3
-"""Covariates at most: three have up to 125 kinds of blocks, and a tract has some hundred blocks."""
+MOST: Final = 2
+"""Covariates at most: two have up to 36 kinds of blocks, and a tract has some hundred blocks."""
 
-PARTS: Final = 4
-"""Kinds of blocks by their numbers above 0. With two, blocks of one and of ten housing units would be alike; with
-eight, a tract would have a handful of blocks of a kind."""
+PARTS: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+"""Shares of the blocks with numbers above 0 at which a kind ends. Blocks with one housing unit are often empty, and
+those with ten hardly ever. With four quarters, blocks of both would be of one kind, and half as many people again were
+drawn into the empty blocks of a made-up state."""
 
 FARTHEST: Final = 4.0
 """Standard deviations from which the logarithm of a number counts as this far from the mean. Blocks beyond it, which
@@ -83,7 +84,7 @@ class Covariates:
             above = values[~is_zero]
             logs = np.log(above)
             centre, spread = float(logs.mean()), float(logs.std())
-            begins = np.unique(np.quantile(above, np.arange(1, PARTS) / PARTS, method="higher"))
+            begins = np.unique(np.quantile(above, PARTS, method="higher"))
             coding = Coding(
                 name, centre, spread if spread > ROUNDING else 0.0, begins.tolist(), bool(is_zero.any())
             )

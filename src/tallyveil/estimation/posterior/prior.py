@@ -14,6 +14,10 @@ called classes. At 1/2 nearly all people of a block have one level; at 256 the b
 frequent each class is depends on the size of the block. The divisions of other steps have one concentration for each
 group that is divided.
 
+*Facilities.* A fifth class has the concentration 4, and divisions of other steps that are not around the shares of the
+family: they are around shares that all blocks of this class have in common, in the whole area. So blocks with adults
+alone, such as prisons and dormitories, are told apart from the blocks around them.
+
 *Open totals.* Where public bounds limit the total of some blocks and not of all, those without a limit have families,
 and geounits above these up to the whole area, of their own. Only `Common` parameters are shared with the others.
 
@@ -23,7 +27,7 @@ are drawn in all sweeps. `Common` ones, which all areas share, are drawn while t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -41,6 +45,7 @@ from tallyveil.kernels.posterior.updates import (
     entries_of_blocks,
     log_classes,
     log_divisions,
+    log_rows,
     tables_of,
     walk_class_shares,
     walk_size_effects,
@@ -48,9 +53,12 @@ from tallyveil.kernels.posterior.updates import (
     walk_size_shape,
 )
 
-CLASSES: Final = np.array([0.5, 4, 32, 256])
-"""Concentrations of the classes, a factor of 8 apart. With a factor of 4, a block hardly tells two neighbouring classes
-apart, and their shares wander without end."""
+CLASSES: Final = np.array([0.5, 4, 32, 256, 4])
+"""Concentrations of the classes, a factor of 8 apart, and that of facilities. With a factor of 4, a block hardly tells
+two neighbouring classes apart, and their shares wander without end."""
+
+FACILITY: Final = len(CLASSES) - 1
+"""Number of the class of facilities."""
 
 SIZE_BEGINS: Final = np.array([0, 20, 100])
 """Sizes from which a size class begins. Small blocks are of one group more often than large ones; blocks of fewer than
@@ -73,6 +81,10 @@ BASE: Final = 0.5
 """Weight of each group in the Dirichlet law of shares, as of Jeffreys' prior: for the whole area all of it, below it
 besides the shares of the geounit above. Without it, the share of a rare group in most areas would be below 1e-10, from
 where a chain returns once in a hundred sweeps."""
+
+SHARPENED: Final = 3
+"""Power of the shares of the whole area from which those of facilities begin. With 1, the first blocks that differ from
+the others by chance would decide what the class becomes, and chains could disagree about it."""
 
 LEAST: Final = 1e-9
 """Probabilities are kept this far from 0 and 1, so that their ratio is finite. A country has fewer blocks than 1e9."""
@@ -98,6 +110,8 @@ class Common:
             geolevel but the root, finest first; shape (steps,).
         concentration: Concentration of the division of each group; shape (columns,).
         log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
+        facility: Share of each group in its parent in facilities; those of the classed step have no meaning; shape
+            (columns,).
         size_shape: Shape of the negative binomial laws of sizes.
         size_centre: Mean of the logarithms of their means.
         size_spread: Standard deviation of these.
@@ -109,6 +123,7 @@ class Common:
     near: tuple[Floats, ...]
     concentration: Floats
     log_class_share: Floats
+    facility: Floats
     size_shape: float
     size_centre: float
     size_spread: float
@@ -160,6 +175,7 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
             near=tuple(np.full(n_steps, 20.0) for _ in problem.above),
             concentration=np.full(len(parent), 20.0),
             log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
+            facility=_sharpened(problem, share),
             size_shape=1.0,
             size_centre=float(np.log(size)),
             size_spread=1.0,
@@ -181,7 +197,8 @@ def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
     rise = mean / (mean + shape)
     stop = shape * np.log1p(-rise)
     return Prior(
-        parameters.shares[0],
+        _rows(parameters.shares[0], common.facility),
+        _row(problem, parameters.block_class),
         common.concentration,
         CLASSES[parameters.block_class],
         rise,
@@ -193,6 +210,26 @@ def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
         SIZE_CLASS,
         common.log_class_share,
         parameters.block_class,
+    )
+
+
+def _sharpened(problem: PosteriorProblem, share: Floats) -> Floats:
+    """Shares from which those of facilities begin: nearly all of a group are in the largest of its parts."""
+    parent = problem.kernel.steps.parent
+    weight = np.maximum(share, LEAST) ** SHARPENED
+    whole = np.bincount(parent[1:], weight[1:], minlength=len(parent))
+    return np.concatenate([[1.0], np.maximum(weight[1:] / whole[parent[1:]], LEAST)])
+
+
+def _rows(shares: Floats, facility: Floats) -> Floats:
+    """Shares of all families, and of facilities."""
+    return np.concatenate([shares, facility[None, :]])
+
+
+def _row(problem: PosteriorProblem, block_class: Integers) -> Int32s:
+    """Row of these shares around which each block's divisions are, but for those of the classed step."""
+    return np.where(block_class == FACILITY, problem.n_geounits[0], problem.kernel.tree.family).astype(
+        np.int32
     )
 
 
@@ -211,13 +248,15 @@ def updated(
     """
     common = parameters.common
     people = entries_of_blocks(state.people, state.filled)
-    shares, near, concentration = _compositions(rng, problem, people, parameters, is_held)
-    logs = _class_logs(problem, people, shares[0])
+    # Classes first: shares of facilities would else move away from where they begin before any block has their class.
+    logs = _class_logs(problem, people, _rows(parameters.shares[0], common.facility), common.concentration)
     log_class_share, block_class = _classes(rng, state.people[:, 0], logs, common.log_class_share, is_held)
+    parameters = replace(parameters, block_class=block_class)
+    shares, facility, near, concentration = _compositions(rng, problem, people, parameters, is_held)
     mean, of_sizes = _sizes(rng, problem, state, parameters, is_held)
     if not is_held:
         empty_mean, empty_near = _emptiness(rng, problem, state, common)
-        common = Common(near, concentration, log_class_share, *of_sizes, empty_mean, empty_near)
+        common = Common(near, concentration, log_class_share, facility, *of_sizes, empty_mean, empty_near)
     return Parameters(common, shares, block_class, mean)
 
 
@@ -246,6 +285,7 @@ def averaged(drawn: Sequence[Common]) -> Common:
         ),
         concentration=np.exp(mean(lambda common: np.log(common.concentration))),
         log_class_share=np.log(mean(lambda common: np.exp(common.log_class_share))),
+        facility=mean(lambda common: common.facility),
         size_shape=float(np.exp(shape)),
         size_centre=centre,
         size_spread=float(np.exp(spread)),
@@ -255,11 +295,20 @@ def averaged(drawn: Sequence[Common]) -> Common:
     )
 
 
-def _class_logs(problem: PosteriorProblem, people: Entries, shares: Floats) -> Floats:
-    """Logarithm of the probability of each block's persons under each class of concentration."""
-    classed = problem.kernel.steps.classed
+def _class_logs(problem: PosteriorProblem, people: Entries, mean: Floats, concentration: Floats) -> Floats:
+    """Logarithm of the probability of each block's persons under each class, up to a constant of the block."""
+    classed, family = problem.kernel.steps.classed, problem.kernel.tree.family
     first, parts, end = np.searchsorted(problem.step, [classed - 1, classed, classed + 1]).tolist()
-    return log_classes(people, problem.kernel.tree.family, (first, parts, end), shares, CLASSES)
+    logs = log_classes(people, family, (first, parts, end), mean, CLASSES)
+    others = Groups(_parents(problem, is_classed=False), np.zeros(len(problem.step)))
+    logs[:, FACILITY] += log_rows(people, others, mean, (family, len(mean) - 1), concentration)
+    return logs
+
+
+def _parents(problem: PosteriorProblem, *, is_classed: bool) -> Int32s:
+    """The group that each group is part of, of the classed step or of all others; -1 for the rest."""
+    of_step = (problem.step == problem.kernel.steps.classed) == is_classed
+    return np.where(of_step, problem.kernel.steps.parent, -1).astype(np.int32)
 
 
 def _classes(
@@ -270,8 +319,8 @@ def _classes(
     size_class = SIZE_CLASS[np.minimum(size, len(SIZE_CLASS) - 1)]
     class_shares = np.exp(log_class_share)
     if not is_held:
-        # Blocks of one person and of none say nothing about the shares.
-        telling = size > 1
+        # Blocks of nobody say nothing about the shares.
+        telling = size > 0
         # The classes are summed out: given the classes, shares of neighbouring ones would hardly move.
         for number, of_size in enumerate(class_shares):
             walk_class_shares(rng, likely[telling & (size_class == number)], of_size, CLASS_WALKS)
@@ -320,29 +369,27 @@ def _walked(
 
 def _compositions(
     rng: Generator, problem: PosteriorProblem, people: Entries, parameters: Parameters, is_held: bool
-) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats]:
-    """Shares at every geolevel, and concentrations."""
+) -> tuple[tuple[Floats, ...], Floats, tuple[Floats, ...], Floats]:
+    """Shares at every geolevel, those of facilities, and concentrations."""
     family, parent = problem.kernel.tree.family, problem.kernel.steps.parent
     divided, has_class = problem.divided, problem.has_class
     common, added = parameters.common, added_weights(problem)
     of_blocks, of_areas = Groups(parent, np.zeros(len(parent))), Groups(parent, added)
+    mean = _rows(parameters.shares[0], common.facility)
+    row = _row(problem, parameters.block_class)
     alone = divided & ~has_class
     own = np.where(alone, np.cumsum(alone) - 1, -1)
     concentration = common.concentration
     if own.max() >= 0 and not is_held:
-        concentration = _walked(rng, people, family, of_blocks, parameters.shares[0], concentration, own)
+        concentration = _walked(rng, people, row, of_blocks, mean, concentration, own)
     of_class = np.where(has_class, CLASSES[:, None], concentration)
-    levels = [
-        tables_of(
-            rng,
-            people,
-            family,
-            of_blocks,
-            parameters.shares[0],
-            of_class,
-            parameters.block_class,
-        )
-    ]
+    # The divisions of the classed step are around the shares of the family also in facilities.
+    tables = np.zeros(mean.shape, np.int64)
+    for is_classed, above in ((True, family), (False, row)):
+        divided_here = of_blocks._replace(parent=_parents(problem, is_classed=is_classed))
+        tables += tables_of(rng, people, above, divided_here, mean, of_class, parameters.block_class)
+    levels = [tables[:-1]]
+    facility = common.facility if is_held else draw_shares(rng, (added + tables[-1])[None, :], parent)[0]
     near = []
     everywhere = np.where(divided, problem.step, -1)
     for above, shares, old in zip(problem.above, parameters.shares[1:], common.near, strict=True):
@@ -357,7 +404,7 @@ def _compositions(
     for above, old, tables in zip(problem.above[::-1], near[::-1], levels[-2::-1], strict=True):
         around = old[np.maximum(problem.step - 1, 0)] * drawn[-1][above]
         drawn.append(draw_shares(rng, around + added + tables, parent))
-    return tuple(reversed(drawn)), tuple(near), concentration
+    return tuple(reversed(drawn)), facility, tuple(near), concentration
 
 
 def _sizes(

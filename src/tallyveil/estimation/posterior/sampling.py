@@ -342,6 +342,7 @@ def _writable(parameters: Parameters) -> Parameters:
             near=tuple(near.copy() for near in common.near),
             concentration=common.concentration.copy(),
             log_class_share=common.log_class_share.copy(),
+            facility=common.facility.copy(),
             size_effects=common.size_effects.copy(),
             empty_mean=common.empty_mean.copy(),
         ),

@@ -155,7 +155,9 @@ class Prior(NamedTuple):
     """The values of the prior's parameters between two updates.
 
     Attributes:
-        mean: Share of each group in its parent, of each family of blocks; shape (families, columns).
+        mean: Share of each group in its parent, of each family of blocks, and in the last row of all facilities; shape
+            (families + 1, columns).
+        row: Row of `mean` of the divisions of each block, but for those of the classed step, which are its family's.
         concentration: Concentration of each group's division.
         block_concentration: That of the classed step's divisions, of each block.
         rise: mean / (mean + shape) of each law of sizes.
@@ -169,6 +171,7 @@ class Prior(NamedTuple):
     """
 
     mean: FloatRows
+    row: Int32s
     concentration: Floats
     block_concentration: Floats
     rise: Floats
@@ -283,6 +286,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
         ),
         Prior(
             uncounted(prior.mean),
+            uncounted(prior.row),
             uncounted(prior.concentration),
             uncounted(prior.block_concentration),
             uncounted(prior.rise),
@@ -326,7 +330,7 @@ def _factors(
     Factors of steps before `step` are left out: there, the other place of the move is in the same group.
     """
     b, c = place
-    steps, family = problem.steps, problem.tree.family[b]
+    steps, family, row = problem.steps, problem.tree.family[b], prior.row[b]
     last = steps.group.shape[0]
     j = 0
     if step == 0:
@@ -334,8 +338,10 @@ def _factors(
         j = 1
     for i in range(max(step, 1), last):
         parent, group = steps.group[i - 1, c], steps.group[i, c]
-        a = prior.block_concentration[b] if i == steps.classed else prior.concentration[parent]
-        top[j] = state.people[b, group] + a * prior.mean[family, group]
+        a, share = prior.concentration[parent], prior.mean[row, group]
+        if i == steps.classed:
+            a, share = prior.block_concentration[b], prior.mean[family, group]
+        top[j] = state.people[b, group] + a * share
         # The first group that differs has the same parent in both places, where nothing changes.
         if j > 0:
             bottom[j - 1] = state.people[b, parent] + a

@@ -230,6 +230,31 @@ def log_classes(
 
 
 @njit(nogil=True, cache=True)
+def log_rows(
+    entries: Entries, groups: Groups, mean: FloatRows, rows: tuple[Int32s, int], concentration: Floats
+) -> Floats:
+    """For each block, the logarithm of how much likelier its divisions are with another row of shares.
+
+    Args:
+        entries: Persons of each group of each block.
+        groups: How groups are divided; a parent of -1 for groups that do not count.
+        mean: Shares; shape (rows, columns).
+        rows: The row of each block, and the other one.
+        concentration: Concentration of each group's division.
+    """
+    of_block, other = rows
+    logs = np.zeros(of_block.size)
+    for b in range(of_block.size):
+        for entry in range(entries.begin[b], entries.begin[b + 1]):
+            g, n = entries.column[entry], entries.number[entry]
+            if groups.parent[g] >= 0:
+                a = concentration[groups.parent[g]]
+                w, w_new = a * mean[of_block[b], g], a * mean[other, g]
+                logs[b] += lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w)
+    return logs
+
+
+@njit(nogil=True, cache=True)
 def walk_class_shares(rng: Any, likely: FloatRows, shares: Floats, widths: Floats) -> None:
     """Random walks of the ratio of every two shares of classes, under Jeffreys' Dirichlet law, with the classes summed
     out.

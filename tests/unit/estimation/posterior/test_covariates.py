@@ -6,17 +6,17 @@ import pytest
 from tallyveil.estimation.posterior.covariates import FARTHEST, Covariates
 
 
-def test_numbers_are_coded_by_their_logarithms_and_quarters():
-    numbers = np.array([0, 1, 2, 4, 8, 16, 32, 64, 128, 0.0])
+def test_numbers_are_coded_by_their_logarithms_and_ranks():
+    numbers = np.array([0, *2.0 ** np.arange(17), 0])
     covariates = Covariates.of(("homes",), numbers[:, None])
     (coding,) = covariates.codings
     logs = np.log(numbers[1:-1])
     assert (coding.centre, coding.spread) == pytest.approx((logs.mean(), logs.std()))
-    assert coding.begins == [4, 16, 64]
+    assert coding.begins == [2, 4, 16, 256]
     assert covariates.design[1:-1, 0] == pytest.approx((logs - logs.mean()) / logs.std())
-    assert covariates.design[:, 1].tolist() == [1, *[0] * 8, 1]
+    assert covariates.design[:, 1].tolist() == [1, *[0] * 17, 1]
     assert covariates.design[[0, -1], 0].tolist() == [0, 0]
-    assert covariates.kind.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 0]
+    assert covariates.kind.tolist() == [0, 1, 2, *[3] * 2, *[4] * 4, *[5] * 9, 0]
 
 
 def test_units_of_a_number_have_no_effect():

@@ -14,7 +14,14 @@ from tallyveil.estimation.posterior import chain as chain_module
 from tallyveil.estimation.posterior import sampling
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.covariates import Covariates
-from tallyveil.estimation.posterior.prior import CLASSES, averaged, first_parameters, kernel_prior, updated
+from tallyveil.estimation.posterior.prior import (
+    CLASSES,
+    FACILITY,
+    averaged,
+    first_parameters,
+    kernel_prior,
+    updated,
+)
 from tallyveil.estimation.posterior.problem import LimitRows, bits_of, posterior_problem
 from tallyveil.estimation.posterior.residuals import residuals_of, squared_residuals
 from tallyveil.estimation.posterior.sampling import CHAINS, sample
@@ -63,11 +70,12 @@ def problem_of(
     truth=None,
     schema=SCHEMA,
     numbers=None,
+    noise=0.0,
 ):
     """Blocks named by area, county if there are five digits, tract, group and number; every query measured everywhere,
     the total fixed if asked. `numbers` are a covariate of each block.
 
-    The measurements are small numbers, or the answers of the table `truth` without noise.
+    The measurements are small numbers, or the answers of the table `truth` with noise of this standard deviation.
     """
     names = ["Area", *(["County"] if len(blocks[0]) == 5 else []), "Tract", "Group", "Block"]
     spine = spine_from_prefixes(blocks, names, range(1, len(names) + 1))
@@ -81,7 +89,10 @@ def problem_of(
                 above = np.unique([block[: number + 1] for block in blocks], return_inverse=True)[1]
                 sums = np.zeros((n, truth.shape[1]), np.int64)
                 np.add.at(sums, above, truth)
-                values[number, query.name] = query.apply_dense(sums)
+                answers = query.apply_dense(sums)
+                values[number, query.name] = answers + np.rint(rng.normal(0, noise, answers.shape)).astype(
+                    int
+                )
         precisions = np.full((n, len(queries)), precision)
         precisions[0, 1] = 0.0  # one geounit without this query
         levels.append(LevelModel(geolevel, tuple(queries), precisions, ()))
@@ -132,7 +143,7 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweep
     parameters = replace(
         parameters,
         # The first two, or three if they have a covariate, may exchange all their people.
-        block_class=np.array([2, 2, 3, 1] if numbers is None else [2, 2, 2, 1]),
+        block_class=np.array([FACILITY, FACILITY, 3, 1] if numbers is None else [2, 2, 2, FACILITY]),
         common=replace(
             parameters.common,
             size_shape=1.3,
@@ -362,6 +373,9 @@ def statistics(parameters, sizes):
         *np.log(common.concentration[1:3]),
         common.log_class_share[0, 2],
         common.log_class_share[1, 3],
+        common.log_class_share[0, FACILITY],
+        common.facility[4],
+        (parameters.block_class == FACILITY).mean(),
         *np.log(parameters.size_mean[:2]),
         np.log(common.size_shape),
         common.size_centre,
@@ -456,6 +470,79 @@ def test_a_wrong_update_is_noticed():
 
     # As many draws as the joint test has in every run of the tests.
     assert largest_z(*joint_draws(400, is_held=True, wrong=wrong)) > 6
+
+
+@pytest.fixture(scope="module")
+def made_up():
+    """A made-up country of 240 blocks, two in five of them without homes, of which some are facilities of adults; and
+    the public number of homes in each. Neither sizes nor ages follow the law that draws assume.
+    """
+    rng = np.random.default_rng(17)
+    blocks = ["".join(code) for code in product("1", "123", "1234", "abcdefghijklmnopqrst")]
+    homes = np.ceil(rng.lognormal(1.3, 0.9, 240))
+    homes[rng.random(240) < 0.4] = 0
+    size = rng.binomial((3 * homes).astype(int), 0.8)
+    facility = (np.arange(240) % 6 == 5) & (size == 0)
+    size[facility] = 150
+    races = rng.binomial(size, np.repeat(rng.uniform(0.1, 0.9, 12), 20))
+    young = np.where(facility, 0.0, rng.beta(6, 18, 240))
+    by_race = np.stack([races, size - races], axis=1)
+    minors = rng.binomial(by_race, young[:, None])
+    return blocks, np.stack([minors, by_race - minors], axis=1).reshape(240, 4), homes, facility
+
+
+def drawn_of(made_up, numbers):
+    """States of a chain that learns from noisy measurements of the made-up country; shape (states, blocks, cells)."""
+    blocks, truth, _, _ = made_up
+    problem = problem_of(
+        blocks, int(truth.sum()), truth=truth, noise=3.0, precision=1 / (9 + 1 / 12), numbers=numbers
+    )
+    chain = Chain.begin(problem, 5, 0, truth.astype(np.int32))
+    chain.run(60)
+    states = []
+    for _ in range(120):
+        chain.run(1)
+        states.append(chain.counts())
+    return np.array(states)
+
+
+@pytest.fixture(scope="module")
+def without_covariates(made_up):
+    """States of a chain without covariates."""
+    return drawn_of(made_up, None)
+
+
+def errors_of(states, truth):
+    """Mean error of the blocks' totals, and the share of them in intervals of 95 %."""
+    drawn, size = states.sum(axis=2), truth.sum(axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return np.abs(drawn.mean(axis=0) - size).mean(), ((size >= low) & (size <= high)).mean()
+
+
+def test_housing_units_say_how_many_people_live_in_a_block(made_up, without_covariates):
+    _, truth, homes, _ = made_up
+    error, held = errors_of(without_covariates, truth)
+    with_homes, held_with_homes = errors_of(drawn_of(made_up, homes), truth)
+    assert with_homes < 0.8 * error
+    assert min(held, held_with_homes) > 0.92
+
+
+def test_numbers_that_mean_nothing_cost_next_to_nothing(made_up, without_covariates):
+    _, truth, homes, _ = made_up
+    error, _ = errors_of(without_covariates, truth)
+    at_random, held = errors_of(drawn_of(made_up, np.random.default_rng(3).permutation(homes)), truth)
+    assert at_random < 1.05 * error
+    assert held > 0.92
+
+
+def test_facilities_of_adults_are_not_filled_with_children(made_up, without_covariates):
+    _, truth, _, facility = made_up
+    minors = without_covariates[:, :, :2].sum(axis=2)
+    assert truth[facility, :2].sum() == 0
+    # Of 150 people; by the shares of the block groups, some 37 would be children.
+    assert minors[:, facility].mean() < 3
+    of_others, true = minors[:, ~facility].sum(axis=1).mean(), truth[~facility, :2].sum()
+    assert of_others == pytest.approx(true, rel=0.05)
 
 
 def test_common_parameters_are_averaged_as_they_are_learned():
