@@ -283,6 +283,59 @@ def write_persons(folder: Path, seed: int = 5) -> tuple[Path, Path]:
     return _written(folder, persons, coarse, ("persons", PERSONS), COARSE_PERSONS)
 
 
+KINDS = """[[schema.recodes]]
+name = "kinds"
+attribute = "relation"
+groups = { house = ["head", "other"], prison = ["prison"], college = ["college"] }
+"""
+
+
+def facilities(query: str) -> str:
+    """Bounds on the people of a query: at least one in a facility, and nobody where there is none."""
+    return f"""[[bounds]]
+name = "facilities"
+query = "{query}"
+geolevel = "Block"
+path = "{query}.parquet"
+missing = "zero"
+
+[outputs]"""
+
+
+def write_kinds(folder: Path, seed: int = 5) -> tuple[Path, Path]:
+    """As `write_persons`. Blocks of colleges have prisons, too, and measured queries tell the two kinds apart."""
+    coarse, persons = write_persons(folder, seed)
+    people = pl.read_parquet(folder / "persons.parquet")
+    colleges = people.filter(relation="college").with_columns(count=pl.col("count") + 1)
+    prisons = colleges.with_columns(relation=pl.lit("prison"), count=pl.col("count") // 2)
+    people = pl.concat([people.filter(pl.col("relation") != "college"), colleges, prisons])
+    people.write_parquet(folder / "persons.parquet")
+    home = {"house": "house", "prison": "quarters", "college": "quarters"}
+    kinds = people.filter(pl.col("count") > 0).select(
+        "geocode",
+        kinds=pl.col("relation").replace({"head": "house", "other": "house"}),
+        grown=pl.when(pl.col("age").is_in(["0", "1"])).then(pl.lit("young")).otherwise(pl.lit("adult")),
+        count="count",
+    )
+    kinds = kinds.with_columns(home=pl.col("kinds").replace_strict(home))
+    of_coarse = kinds.group_by("geocode", "home", "grown").agg(pl.col("count").sum()).sort(pl.all())
+    of_coarse.write_parquet(folder / "coarse.parquet")
+    there = kinds.select("geocode", "home", "kinds").unique().sort(pl.all())
+    lower = pl.when(pl.col("home") == "house").then(0).otherwise(1)
+    there = there.with_columns(lower=lower, upper=pl.lit(None, pl.Int64))
+    there.drop("home").write_parquet(folder / "kinds.parquet")
+    there.group_by("geocode", "home").agg(pl.col("lower").sum(), pl.col("upper").first()).sort(
+        "geocode"
+    ).write_parquet(folder / "home.parquet")
+    coarse.write_text(coarse.read_text().replace("[outputs]", facilities("home")))
+    zero = '[[schema.structural_zeros]]\nname = "no young in prison"\n'
+    text = persons.read_text().replace(
+        f'{zero}cells = {{ relation = ["prison"], age = ["0", "1"] }}\n', KINDS
+    )
+    persons.write_text(text.replace("[outputs]", facilities("kinds")))
+    return coarse, persons
+
+
 def write_units(folder: Path, seed: int = 6) -> tuple[Path, Path]:
     """The records and both release files of the units; returns the files, the coarse one first."""
     rng = np.random.default_rng(seed)

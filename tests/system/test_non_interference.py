@@ -171,21 +171,33 @@ def other_households(folder: Path) -> None:
 
 
 def gathered(folder: Path) -> None:
-    """All people in houses are in one block, in the coarse records and in the detailed ones; others stay."""
+    """All people in houses are in one block, in the coarse records and in the detailed ones.
+
+    Where a block has a prison and a college, their people are exchanged. All others stay.
+    """
     people = pl.read_parquet(folder / "persons.parquet")
     in_houses = pl.col("relation").is_in(["head", "other"])
-    moved = people.with_columns(geocode=pl.when(in_houses).then(pl.lit("Q0203")).otherwise("geocode"))
+    exchanged = pl.col("relation").replace({"prison": "college", "college": "prison"})
+    both = (pl.col("relation") == "prison").any().over("geocode")
+    both &= (pl.col("relation") == "college").any().over("geocode")
+    moved = people.with_columns(
+        geocode=pl.when(in_houses).then(pl.lit("Q0202")).otherwise("geocode"),
+        relation=pl.when(both & ~in_houses).then(exchanged).otherwise("relation"),
+    )
     moved.reverse().write_parquet(folder / "persons.parquet")
     coarse = pl.read_parquet(folder / "coarse.parquet")
     in_house = pl.col("home") == "house"
-    coarse.with_columns(geocode=pl.when(in_house).then(pl.lit("Q0203")).otherwise("geocode")).write_parquet(
+    coarse.with_columns(geocode=pl.when(in_house).then(pl.lit("Q0202")).otherwise("geocode")).write_parquet(
         folder / "coarse.parquet"
     )
 
 
 def two_releases(folder: Path) -> None:
-    """A programme of a coarse release and of a detailed one with outer passes, which agrees with it."""
-    outer_worlds.write_persons(folder)
+    """A programme of a coarse release and of a detailed one with outer passes, which agrees with it.
+
+    Measurements of the latter say how many people of a block are in a prison and in a college.
+    """
+    outer_worlds.write_kinds(folder)
     releases = "".join(f'[[releases]]\nname = "{n}"\nfile = "{n}.toml"\n' for n in ("coarse", "persons"))
     detailed = (folder / "persons.toml").read_text()
     (folder / "persons.toml").write_text(detailed.replace('path = "coarse"\n', ""))

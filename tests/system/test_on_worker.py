@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tests.elsewhere import Elsewhere
 from tests.lift_worlds import write_homes, write_world
-from tests.outer_worlds import write_persons
+from tests.outer_worlds import write_kinds, write_persons
 from tests.samples import nightly
 
 from tallyveil.api.beginning import write_country
@@ -166,10 +166,15 @@ def outer_worlds(tmp_path_factory) -> dict[str, Path]:
     run_release(load_plan(coarse), lifts / "coarse", test_key=KEY)
     write_homes(lifts)
     run_release(load_plan(homes), lifts / "homes", test_key=KEY)
-    return {"passes": persons, "lifts": lifted}
+    kinds = tmp_path_factory.mktemp("kinds")
+    coarse, divided = write_kinds(kinds)
+    run_release(load_plan(coarse), kinds / "coarse", test_key=KEY)
+    return {"passes": persons, "lifts": lifted, "kinds": divided}
 
 
-@pytest.mark.parametrize(("world", "works"), [("passes", {"measure", "support"}), ("lifts", {"lift"})])
+@pytest.mark.parametrize(
+    ("world", "works"), [("passes", {"measure", "support"}), ("lifts", {"lift"}), ("kinds", set())]
+)
 def test_outer_passes_are_the_same_where_others_do_the_work(outer_worlds, tmp_path, world, works):
     plan = load_plan(outer_worlds[world])
     here = run_release(plan, tmp_path / "here", test_key=KEY)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from tests.outer_worlds import write_persons, write_units
+from tests.outer_worlds import write_kinds, write_persons, write_units
 from tests.samples import every
 
 from tallyveil.noise.key import insecure_key
@@ -47,6 +47,14 @@ def units(tmp_path_factory):
     return folder, run_release(load_plan(fine), folder / "out", test_key=KEY, workers=1)
 
 
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kinds")
+    coarse, fine = write_kinds(folder)
+    run_release(load_plan(coarse), folder / "coarse", test_key=KEY, workers=1)
+    return folder, run_release(load_plan(fine), folder / "out", test_key=KEY, workers=1)
+
+
 def test_persons_agree_with_the_coarse_release_everywhere(persons):
     folder, outcome = persons
     for geolevel in ("Region", "Town", "Block"):
@@ -61,6 +69,29 @@ def test_persons_agree_with_the_coarse_release_everywhere(persons):
         assert found.rows() == counts_of(folder / "coarse", geolevel).sort(keys).rows()
     assert "agreement coarse holds in every answer at Region, Town, Block" in outcome.manifest.checks
     assert not (outcome.path / "passes").exists()
+
+
+def test_kinds_of_a_class_are_those_that_measurements_tell(kinds, command):
+    """By facilities, a prison and a college in one block have the same number of people, or one more or less."""
+    folder, outcome = kinds
+    kind = pl.col("relation").replace({"head": "house", "other": "house"})
+    blocks = counts_of(outcome.path, "Block").group_by("geocode", kinds=kind).agg(pl.col("count").sum())
+    bounds = pl.read_parquet(folder / "kinds.parquet").filter(pl.col("kinds") != "house")
+    held = bounds.join(blocks, on=["geocode", "kinds"], how="left").fill_null(0)
+    assert (held["count"] >= held["lower"]).all()
+    assert (
+        blocks.join(bounds, on=["geocode", "kinds"], how="anti").filter(pl.col("kinds") != "house").is_empty()
+    )
+    coarse = counts_of(folder / "coarse", "Block").filter(home="quarters")
+    whole = coarse.group_by("geocode").agg(pl.col("count").sum()).sort("geocode")
+    assert held.group_by("geocode").agg(pl.col("count").sum()).sort("geocode").rows() == whole.rows()
+    both = held.pivot("kinds", index="geocode", values="count").drop_nulls()
+    assert (both["college"] - both["prison"]).abs().max() > 1
+    truth = pl.read_parquet(folder / "persons.parquet").filter(relation="prison")
+    total = held.filter(kinds="prison")["count"].sum()
+    # Six noisy answers make a region's sum, with a standard deviation of about 5; facilities are some 60 people off.
+    assert abs(total - truth["count"].sum()) < 25
+    command("verify", outcome.path)
 
 
 def test_children_add_up_and_no_impossible_cell_is_filled(persons):
@@ -116,7 +147,7 @@ def test_units_agree_keep_invariants_and_their_places(units):
 
 
 def with_measurements(folder: Path, which: str) -> ReleasePlan:
-    """The plan of the persons, with other measurements written."""
+    """The plan of the persons in a folder, with other measurements written."""
     path = folder / f"{which}.toml"
     text = (folder / "persons.toml").read_text()
     path.write_text(text.replace('measurements = "none"', f'measurements = "{which}"'))
@@ -124,8 +155,9 @@ def with_measurements(folder: Path, which: str) -> ReleasePlan:
 
 
 @pytest.mark.nightly
-def test_measuring_and_estimating_apart_gives_the_same_counts(persons, tmp_path):
-    folder, outcome = persons
+@pytest.mark.parametrize("world", ["persons", "kinds"])
+def test_measuring_and_estimating_apart_gives_the_same_counts(world, request, tmp_path):
+    folder, outcome = request.getfixturevalue(world)
     plan = with_measurements(folder, "full")
     measured = measure_release(plan, tmp_path / "measured", test_key=KEY, workers=1)
     assert "the geography and the constraints are read back as they were written" in measured.manifest.checks

@@ -18,8 +18,7 @@ from tallyveil.postprocess.families.lattice_measurements import write_drawn
 from tallyveil.postprocess.families.tree_values import prepared_sweep
 from tallyveil.postprocess.intervals.job import PlannedIntervals
 from tallyveil.postprocess.measured import Measured, write_public_inputs
-from tallyveil.postprocess.passes.exact_groups import first_groups
-from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.passes.exact_groups import FirstGroups, first_groups
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.runs.executor import Executors, Threads
@@ -142,7 +141,7 @@ class Estimate:
         )
         return _Estimate(measured, self.plan, self.stated, privacy, estimation)
 
-    def _groups(self) -> FixedGroups | None:
+    def _groups(self) -> FirstGroups | None:
         """The groups of the first outer pass, if the plan has outer passes."""
         if not self.plan.outer:
             return None

@@ -59,7 +59,7 @@ from tallyveil.postprocess.families.tree_values import (
 )
 from tallyveil.postprocess.measured import read_constraints
 from tallyveil.postprocess.other_releases import RESIDENTS
-from tallyveil.postprocess.passes.exact_groups import first_groups
+from tallyveil.postprocess.passes.exact_groups import FirstGroups, first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.publish import (
     CHECKS,
@@ -114,7 +114,7 @@ class Estimation:
         watch: Times the stages.
         tree: The sweep up the spine, if the plan asks for it.
         taken_over: What is taken over from finished releases.
-        groups: The groups of the first outer pass, if the plan has outer passes.
+        groups: The groups of the first outer pass before the spend, if the plan has outer passes.
         stored: The measurements of an earlier run, whose files are copied; None for a run that measures.
         records: What each finished stage contributes to the manifest, by its name.
     """
@@ -128,11 +128,12 @@ class Estimation:
     watch: Stopwatch
     tree: TreeSweep | None = None
     taken_over: TakenOver = field(default_factory=TakenOver)
-    groups: FixedGroups | None = None
+    groups: FirstGroups | None = None
     stored: StoredMeasurements | None = None
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
     _bounding: tuple[ConstraintTable, ...] = field(init=False)
     _values: TreeValues | None = field(init=False, default=None)
+    _measured: FixedGroups | None = field(init=False, default=None)
     _parts: list[Part] = field(init=False, default_factory=list)  # of the checks, once the counts are made
 
     def __post_init__(self) -> None:
@@ -183,13 +184,18 @@ class Estimation:
         """The outer passes of the plan, if it has some."""
         if self.groups is None:
             return None
-        from tallyveil.postprocess.passes.driver import TreePasses  # here, since few plans have outer passes
+        # Here, since few plans have outer passes.
+        from tallyveil.postprocess.passes.driver import TreePasses
+        from tallyveil.postprocess.passes.measured_kinds import measured_groups
 
+        # Once in a process, also in a worker process, which asks for the passes of every piece of work.
+        if self._measured is None:
+            self._measured = measured_groups(self.groups, self.plan, self.allocation, self.source)
         return TreePasses(
             plan=self.plan,
             allocation=self.allocation,
             source=self.source,
-            groups=self.groups,
+            groups=self._measured,
             taken_over=self.taken_over,
             observer=self.observer,
             watch=self.watch,
@@ -393,7 +399,8 @@ class Estimation:
     @property
     def final_checks(self) -> FinalChecks:
         """What the published files are held to."""
-        return FinalChecks(self.plan, self.hierarchies, self.constraints, self.taken_over, self.groups)
+        known = None if self.groups is None else self.groups.known
+        return FinalChecks(self.plan, self.hierarchies, self.constraints, self.taken_over, known)
 
     def check(self, run: Run) -> list[str]:
         """Read the published files back and verify them; returns the names of the checks."""

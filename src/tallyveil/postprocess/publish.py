@@ -184,7 +184,8 @@ class FinalChecks:
         hierarchies: The spine and the areas off the spine.
         constraints: Every constraint.
         taken_over: What is taken over from finished releases.
-        groups: The groups of the first outer pass, if the plan has outer passes.
+        groups: The groups of the first outer pass before the spend, if the plan has outer passes. No limit depends on
+            how measurements divide them.
     """
 
     plan: StatedPlan

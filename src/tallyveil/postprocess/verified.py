@@ -99,7 +99,7 @@ def final_checks(root: Path, manifest: Manifest) -> list[str]:
     plan, stated, spine = opened.plan, manifest.body["plan"], opened.hierarchies.spine
     constraints = read_constraints(root, stated, plan.schema, opened.hierarchies)
     published = read_kept(root, stated, plan.schema, spine)
-    groups = first_groups(plan, constraints, published, spine) if plan.outer else None
+    groups = first_groups(plan, constraints, published, spine).known if plan.outer else None
     checks = FinalChecks(plan, opened.hierarchies, constraints, published, groups)
     whole = frozenset(manifest.body.get("intervals", {}).get("tables", ()))
     promises = replace(checks.promises, whole=whole)

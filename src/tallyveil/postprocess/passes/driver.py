@@ -336,7 +336,9 @@ class TreePasses:
             counts.append(outcome.counts)
             return {"solver": outcome.solver}
 
-        self.records[name] = run.stage(name, [pass_place(number + 1, geolevel)], work)
+        # Under another name than in earlier versions, whose passes may have begun with other groups.
+        stage = f"{name}, after measured kinds"
+        self.records[name] = run.stage(stage, [pass_place(number + 1, geolevel)], work)
         return counts[0] if counts else self._written(run.path, number, level)
 
     def _write_support(self, run: Run, level: int, above: PublicCounts) -> None:

@@ -3,23 +3,6 @@
 `first_groups` checks before anything is spent that the exact answers fit each other and the bounds, so that
 the passes can always be made. An error names the tables that contradict each other.
 
-*Groups that bounds divide*: how many records of each kind a finest geounit has is fixed before the first
-pass.
-
-An agreement fixes how many people live in each class of group quarters in a block, and facility bounds say
-which types of quarters there are: at least one person in each facility, nobody where there is no facility of
-a type. Where a block has several types of one class, the people of the class must be divided among the types.
-Then the bounds hold whatever the passes estimate, and every family keeps a solution.
-
-Step: in each finest geounit and class, every type gets its lower bound. The others are divided in proportion
-to the lower bounds, which count the facilities, by largest remainders; ties go to the first type. Then it is
-drawn at random which records of the class have which type (`whole_cells.Choice`), from public counts alone.
-No measurement is used. So the types of one class in one block are as unequal as their facilities, and no more
-is claimed of them.
-
-Worked case: 10 people in a class, with 1 facility of one type and 2 of another. They get 1 and 2, and of the
-other 7 people 2 1/3 and 4 2/3, which is 2 and 5. So 3 people are of the first type and 7 of the second.
-
 `geounits_without_people` reads the bounds of a release that is planned but not made: nobody lives where there
 are no units.
 """
@@ -30,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tallyveil.arrays import Bools, Integers
+from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
@@ -38,158 +22,19 @@ from tallyveil.plans.lifts import possible_cells
 from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
-from tallyveil.postprocess.other_releases import AgreedCounts, agreement_name, resident_levels, summed_to_root
+from tallyveil.postprocess.other_releases import AgreedCounts, agreement_name, resident_levels
+from tallyveil.postprocess.passes.class_division import ClassDivision
 from tallyveil.postprocess.passes.groups import FixedGroups, PassGroupCounts, groups_of, in_groups
-from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_impossible_sizes, refuse_totals
-from tallyveil.postprocess.passes.whole_cells import Choice, digest_of_counts
-from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sum_triplets, widen_limits
-from tallyveil.schema.nested_queries import (
-    common_groups,
-    determines,
-    meet,
-    only_answers,
-    representative_cells,
+from tallyveil.postprocess.passes.part_limits import (
+    cells_of_part,
+    refuse_impossible_sizes,
+    refuse_totals,
+    residents_of,
 )
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sum_triplets, widen_limits
+from tallyveil.schema.nested_queries import determines, only_answers, representative_cells
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
-
-# Geounits with dense counts by kind at once; twice as many need twice the memory, and numbers do not depend on it.
-GEOUNITS_DIVIDED_AT_ONCE = 1 << 14
-
-
-def divide_groups(
-    schema: Schema, query: QueryGroup, exact: PublicCounts, table: ConstraintTable, spine: Spine
-) -> FixedGroups:
-    """Groups that bounds do not divide any more.
-
-    Args:
-        schema: The universe.
-        query: The query whose answers were the groups; it counts every record once.
-        exact: Its counts in the finest geounits; each answer by its representative cell.
-        table: Bounds on a query that counts every record once, for the finest geounits.
-        spine: The spine that is measured.
-    Raises:
-        ConstraintError: the bounds contradict the exact counts, or are of a kind that cannot be kept in this way.
-    """
-    both = meet(query, table.query)
-    classes = common_groups(query, table.query)
-    _refuse_incomplete(schema, query, table, classes, both)
-    # The seed is a digest of published counts: the draw is public, and the same whoever repeats it.
-    choice = Choice.of(query, table.query, digest_of_counts(exact))
-    total = TripletSum(exact.n_geounits, schema.size)
-    for start, stop in row_ranges(exact.offsets, GEOUNITS_DIVIDED_AT_ONCE):
-        records = exact.rows(start, stop)
-        kinds = _kinds(classes, table, records, (start, stop), spine)
-        rows, cells, persons = choice.cells(records, kinds, start, stop - start)
-        total.add(start + rows, representative_cells(both, both.answers_of(cells)), persons)
-    finest = PublicCounts(exact.geolevel, *total.finish())
-    # Summed up from the finest, so that children always add up to their parents in every group.
-    counts = summed_to_root(finest, spine, schema.size)
-    return FixedGroups((both,), tuple(in_groups((both,), level_counts) for level_counts in counts))
-
-
-def _refuse_incomplete(
-    schema: Schema, query: QueryGroup, table: ConstraintTable, classes: QueryGroup, both: QueryGroup
-) -> None:
-    """Refuse structural zeros that bar some pairs of an exact answer and a bounded one of the same class."""
-    cells = representative_cells(both, np.arange(both.size))
-    possible = np.zeros(both.size, dtype=np.bool_)
-    possible[schema.possible_answers(both)] = True
-    answers, kinds, of_class = (group.answers_of(cells) for group in (query, table.query, classes))
-    inside = (answers >= 0) & (kinds >= 0)
-    # Answers and kinds that are possible at all must be possible together, if they are of one class.
-    answer_possible = np.zeros(query.size, dtype=np.bool_)
-    kind_possible = np.zeros(table.query.size, dtype=np.bool_)
-    answer_possible[answers[inside & possible]] = True
-    kind_possible[kinds[inside & possible]] = True
-    # Pairs that are barred although both members occur; with these, records could not be matched freely.
-    wanted = inside & ~possible & (of_class >= 0)
-    wanted[wanted] = answer_possible[answers[wanted]] & kind_possible[kinds[wanted]]
-    if wanted.any():
-        first = int(np.argmax(wanted))
-        raise ConstraintError(
-            f"{table.name}, bounds on '{table.query.name}': structural zeros bar records with "
-            f"{_label(table.query, kinds[first])} and {_label(query, answers[first])}, so that the records of a class "
-            "cannot be divided freely. Outer passes cannot keep these bounds. Bound sums of the exact counts, or leave "
-            "them out.",
-            code="passes-groups",
-        )
-
-
-def _kinds(
-    classes: QueryGroup,
-    table: ConstraintTable,
-    records: tuple[Integers, Integers, Integers],
-    span: tuple[int, int],
-    spine: Spine,
-) -> tuple[Integers, Integers, Integers]:
-    """How many records of each bounded answer some finest geounits have; each answer by its representative cell."""
-    start, stop = span
-    lower, upper = table.bounds_of(len(table.lower) - 1, start, stop)
-    cells = representative_cells(table.query, np.arange(table.query.size))
-    class_of_kind = classes.answers_of(cells)
-    held = np.zeros((stop - start, classes.size), dtype=np.int64)
-    np.add.at(held, (records[0], classes.answers_of(records[1])), records[2])
-    counts = np.zeros(lower.shape, dtype=np.int64)
-    for class_number in range(classes.size):
-        kinds = np.flatnonzero(class_of_kind == class_number)
-        low, high = lower[:, kinds], upper[:, kinds]
-        # Checked for every geounit before the spend: the class must fit between the sums of the bounds.
-        wrong = (low.sum(axis=1) > held[:, class_number]) | (_most(high) < held[:, class_number])
-        if wrong.any():
-            geocode = spine.geocodes[spine.finest][start + int(np.argmax(wrong))]
-            raise ConstraintError(
-                f"{spine.geolevels[-1]} '{geocode}': {table.name} and the exact counts contradict each other: the "
-                f"bounds on {_label(table.query, int(kinds[0]))} and its like ask for more records than there "
-                "are, or allow fewer. Correct one of them. Nothing was spent.",
-                code="constraints-conflict",
-            )
-        counts[:, kinds] = _divided(held[:, class_number], low, high, table)
-    rows, kind = np.nonzero(counts)
-    return rows, cells[kind], counts[rows, kind]
-
-
-def _divided(held: Integers, low: Integers, high: Integers, table: ConstraintTable) -> Integers:
-    """Records of a class among its kinds, in each geounit."""
-    is_open = high >= UNBOUNDED
-    rest = held - low.sum(axis=1)
-    # Finite upper bounds above the lower ones would need a division that respects them; none is proved here.
-    bounded = ~is_open & (high > low)
-    if (bounded.any(axis=1) & ((high > low).sum(axis=1) > 1) & (rest > 0)).any():
-        raise ConstraintError(
-            f"{table.name}, bounds on '{table.query.name}': where several answers of one group may have records, outer "
-            "passes keep upper bounds only if they are absent, or equal to the lower bounds. Correct these bounds.",
-            code="passes-groups",
-        )
-    # Lower bounds count facilities, so they are the weights; kinds without room have none.
-    weight = np.where(high > low, low, 0)
-    # No facility counted at all: all open kinds alike.
-    weight = np.where((high > low) & (weight.sum(axis=1, keepdims=True) == 0), 1, weight)
-    whole = np.maximum(weight.sum(axis=1), 1)[:, None]
-    # Whole numbers throughout: quotient first, then the largest remainders, so that the sum is exact.
-    more, remainder = np.divmod(rest[:, None] * weight, whole)
-    left = rest - more.sum(axis=1)
-    # Stable, so ties go to the first kind on every machine.
-    order = np.argsort(-remainder, axis=1, kind="stable")
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
-    divided: Integers = low + more + (place < left[:, None])
-    return divided
-
-
-def _most(high: Integers) -> Integers:
-    """The largest sum that upper bounds allow."""
-    most: Integers = np.where(
-        # Divided by 64, so that a sum over answers stays below the overflow of int64.
-        (high >= UNBOUNDED).any(axis=1),
-        UNBOUNDED,
-        np.minimum(high, UNBOUNDED // 64).sum(axis=1),
-    )
-    return most
-
-
-def _label(query: QueryGroup, answer: int) -> str:
-    return ", ".join(f"{name}={text}" for name, text in query.label(int(answer)).items()) or "any levels"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,12 +79,26 @@ class _Records:
         return places if np.array_equal(places[groups], answers) else None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstGroups:
+    """The groups of the first pass, as they are known before the spend.
+
+    Attributes:
+        known: The groups. Classes that bounds divide are divided by facilities (`class_division`).
+        division: How they are divided, if the measurements may divide them anew; None if they may not, or if bounds
+            divide nothing.
+    """
+
+    known: FixedGroups
+    division: ClassDivision | None
+
+
 def first_groups(
     plan: StatedPlan,
     constraints: Sequence[ConstraintTable],
     taken_over: TakenOver,
     spine: Spine,
-) -> FixedGroups:
+) -> FirstGroups:
     """The groups of the first pass, after a check that all constraints hold whatever the passes estimate.
 
     Args:
@@ -262,19 +121,56 @@ def first_groups(
     for counts in exact:
         if counts not in chosen:
             _require_implied(records, counts, groups)
+    divisions = []
     for table in constraints:
         if not table.is_exact and _divides(records, table, groups):
             # Bounds divide one query at a time; after that the groups are those of both.
             finest = chosen[0].counts[-1]
-            groups = divide_groups(plan.schema, queries[0], finest, table, spine)
-            queries = groups.queries
+            divisions.append(ClassDivision(plan.schema, groups.queries[0], finest, table, spine))
+            groups = divisions[-1].groups()
     for table in constraints:
         if not table.is_exact:
             _require_within(records, table, groups)
     if lift is not None:
         refuse_totals(lift, groups, cells_of_part(plan.schema, lift, groups), taken_over, spine)
     refuse_impossible_sizes(plan, groups, taken_over.residents, spine)
-    return groups
+    is_free = len(divisions) == 1 and _is_free(plan, divisions[0], constraints, taken_over, records)
+    return FirstGroups(groups, divisions[0] if is_free else None)
+
+
+def _is_free(
+    plan: StatedPlan,
+    division: ClassDivision,
+    constraints: Sequence[ConstraintTable],
+    taken_over: TakenOver,
+    records: "_Records",
+) -> bool:
+    """Whether everything that is promised before the spend holds however the classes are divided within their bounds.
+
+    All other bounds must be on sums of the exact counts, and no lift pass may look at a kind that shares its class.
+    """
+    others = (table for table in constraints if table is not division.table and not table.is_exact)
+    if not all(
+        _bounds_nothing(table) or records.answer_of_groups((division.query,), table.query) is not None
+        for table in others
+    ):
+        return False
+    class_of_kind = division.classes.answers_of(division.kind_cells)
+    shared = np.bincount(class_of_kind[class_of_kind >= 0], minlength=division.classes.size) > 1
+    cells = records.cells[shared[division.classes.answers_of(records.cells)]]
+    looked_at = {
+        name
+        for outer in plan.outer
+        if outer.part is not None
+        for name in (outer.part, outer.company, outer.at_most, _sizes_of(outer, taken_over))
+        if name is not None
+    }
+    return all(bool((plan.query(name).answers_of(cells) < 0).all()) for name in looked_at)
+
+
+def _sizes_of(outer: OuterPass, taken_over: TakenOver) -> str | None:
+    """The query of the sizes that a pass finds."""
+    return None if outer.sizes is None else residents_of(outer.sizes, taken_over).households
 
 
 def covering_counts(

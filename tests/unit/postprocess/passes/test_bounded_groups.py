@@ -50,7 +50,7 @@ def groups(plan, people=PEOPLE, lower=LOWER, upper=UPPER):
 
 
 def test_bounds_hold_and_exact_counts_stay(plan):
-    found = groups(plan)
+    found = groups(plan).known
     (query,) = found.queries
     cells = representative_cells(query, np.arange(query.size))
     finest = found.levels[-1]

@@ -22,8 +22,7 @@ from tallyveil.postprocess.other_releases import (
     read_residents,
     refuse_unprotected,
 )
-from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
-from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.passes.exact_groups import FirstGroups, covering_counts, first_groups
 from tallyveil.products.topdown.run.inputs import read_histograms
 from tallyveil.products.topdown.run.public import PublicInputs, read_public
 from tallyveil.products.topdown.run.spine_making import warnings_of
@@ -68,7 +67,7 @@ class Prepared:
     constraints: tuple[ConstraintTable, ...]
     counts_of_others: TakenOver
     taken: dict[str, list[JsonObject]]
-    groups: FixedGroups | None
+    groups: FirstGroups | None
     subspace: "tuple[SubspaceDraw, ...]"
     tree: TreeSweep | None
 

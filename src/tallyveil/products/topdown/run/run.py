@@ -24,7 +24,7 @@ from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.families.tree_values import TreeSweep
 from tallyveil.postprocess.intervals.job import PlannedIntervals
 from tallyveil.postprocess.measured import check_public_inputs, write_public_inputs
-from tallyveil.postprocess.passes.groups import FixedGroups
+from tallyveil.postprocess.passes.exact_groups import FirstGroups
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.products.topdown.run.before_spend import refuse_folder, refuse_many_people
@@ -170,7 +170,7 @@ class _Release:
     constraints: tuple[ConstraintTable, ...]
     counts_of_others: TakenOver
     taken: dict[str, list[JsonObject]]
-    groups: FixedGroups | None
+    groups: FirstGroups | None
     subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
     privacy: dict[str, Any]
