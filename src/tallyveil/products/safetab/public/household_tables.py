@@ -23,7 +23,7 @@ from tallyveil.products.safetab.public.households import (
     NoisyHouseholdSet,
 )
 from tallyveil.products.safetab.public.regions import Regions
-from tallyveil.products.safetab.public.tables import OutputCheck
+from tallyveil.products.safetab.public.tables import OutputCheck, constant
 from tallyveil.storage.paths import inside
 from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_file, write_parquet
@@ -171,17 +171,13 @@ def household_rows(
                 pl.DataFrame(
                     {
                         "REGION_ID": names.gather(groups.regions[places]),
-                        "REGION_TYPE": pl.repeat(
-                            household_set.geography, len(places), dtype=pl.String, eager=True
-                        ),
+                        "REGION_TYPE": constant(household_set.geography, len(places)),
                         "ITERATION_CODE": codes.gather(groups.iterations[places]),
-                        household_set.layout.column: pl.repeat(
-                            str(cell), len(places), dtype=pl.String, eager=True
-                        ),
+                        household_set.layout.column: constant(str(cell), len(places)),
                         "COUNT": count,
-                        "VARIANCE": pl.repeat(quality.variance, len(places), dtype=pl.Float64, eager=True),
+                        "VARIANCE": np.full(len(places), quality.variance),
                         "MARGIN": margin,
-                        "TABLE": pl.repeat(detail.folder, len(places), dtype=pl.String, eager=True),
+                        "TABLE": constant(detail.folder, len(places)),
                     }
                 )
             )

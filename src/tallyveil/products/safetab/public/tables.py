@@ -153,8 +153,8 @@ class SetTables:
         columns = {
             **self._keys(groups, geography, names, 1),
             **self._numbers(groups, [np.arange(n)]),
-            "DETAIL": _constant(DETAIL_NAMES[groups.detail], size),
-            "SAME_AS": _constant(self.set.geography if twin else "", size),
+            "DETAIL": constant(DETAIL_NAMES[groups.detail], size),
+            "SAME_AS": constant(self.set.geography if twin else "", size),
         }
         return pl.DataFrame(columns)
 
@@ -174,7 +174,7 @@ class SetTables:
             "AGEEND": _tiled([end for _, end in spans], size),
             "SEX": _tiled(sex, size),
             **self._numbers(groups, sums),
-            "SAME_AS": _constant(self.set.geography if twin else "", size * len(sums)),
+            "SAME_AS": constant(self.set.geography if twin else "", size * len(sums)),
         }
         return pl.DataFrame(columns)
 
@@ -188,7 +188,7 @@ class SetTables:
         rows, columns = np.repeat(groups.rows, times), np.repeat(groups.columns, times)
         return {
             "REGION_ID": names.gather(rows),
-            "REGION_TYPE": _constant(geography, len(rows)),
+            "REGION_TYPE": constant(geography, len(rows)),
             "ITERATION_CODE": codes.gather(columns),
         }
 
@@ -202,7 +202,8 @@ def _narrower(
     return max(lowest, default=None), min(highest, default=None)
 
 
-def _constant(text: str, n: int) -> pl.Series:
+def constant(text: str, n: int) -> pl.Series:
+    """A column of one text, made without a query, which would take longer than the other columns of a small table."""
     return pl.Series([text], dtype=pl.String).new_from_index(0, n)
 
 
