@@ -4,6 +4,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,11 @@ def block_rows() -> list[tuple[str, ...]]:
 
 def person_rows(n: int, seed: int = 5, most: int = 3) -> list[tuple[str, ...]]:
     """People with up to `most` race codes, unevenly spread over codes and blocks."""
+    return list(_person_rows(n, seed, most))
+
+
+@cache
+def _person_rows(n: int, seed: int, most: int) -> tuple[tuple[str, ...], ...]:
     rng = random.Random(seed)
     blocks = block_rows()
     rows = []
@@ -154,7 +160,7 @@ def person_rows(n: int, seed: int = 5, most: int = 3) -> list[tuple[str, ...]]:
         span = rng.choice(("9950", "9950", "5010", "5020"))
         head = (f"{age:03d}" if age % 2 else str(age), rng.choice("12"), rng.choice(("True", "False")))
         rows.append((*head, *where[:4], "01", *races, span))
-    return rows
+    return tuple(rows)
 
 
 PERSON_HEADER = "QAGE|QSEX|HOUSEHOLDER|TABBLKST|TABBLKCOU|TABTRACTCE|TABBLK|CENRACE|" + (
@@ -182,8 +188,13 @@ def regions_of(row: tuple[str, ...]) -> dict[str, str]:
     return found | ({"AIANNH": area} if area != "9999" else {})
 
 
-def iterations_of(races: list[str], span: str, level: str, nationwide: bool) -> set[str]:
+def iterations_of(races: list[str], span: str, level: str, nationwide: bool) -> frozenset[str]:
     """Iterations of a person, from the definition."""
+    return _iterations_of(tuple(races), span, level, nationwide)
+
+
+@cache
+def _iterations_of(races: tuple[str, ...], span: str, level: str, nationwide: bool) -> frozenset[str]:
     found = set()
     for code, _, own, alone, detailed, coarse in RACE:
         if own != level or (coarse if nationwide else detailed) == "True":
@@ -194,7 +205,7 @@ def iterations_of(races: list[str], span: str, level: str, nationwide: bool) -> 
     for code, _, own, detailed, coarse in ETHNICITY:
         if own == level and (coarse if nationwide else detailed) != "True" and span in MAPPING[code]:
             found.add(code)
-    return found
+    return frozenset(found)
 
 
 @dataclass(frozen=True)

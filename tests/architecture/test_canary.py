@@ -14,7 +14,7 @@ from tallyveil.cli.main import main
 from tallyveil.noise.key import insecure_key
 from tallyveil.runs import once
 
-CANARY = 7_654_321
+CANARY = 765_432
 KEY = insecure_key("the key of this run")
 
 
