@@ -19,6 +19,7 @@ from typing import Any
 import polars as pl
 import pytest
 from tests import toy_country as toy
+from tests.samples import nightly
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.cli.main import main
@@ -202,7 +203,8 @@ def said_by(reader: Reader, path: Path, capfd: Any, caplog: Any) -> str:
     return heard + streams.out + streams.err + caplog.text
 
 
-KINDS = ["records", "table", "groups", "persons", "households"]
+KINDS = ["records", "table", "groups", "persons", nightly("households")]
+"""Households have the reader of persons."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -116,6 +116,7 @@ def _attacked(folder, *changes):
     return attack(folder / "attack.toml", folder / "claims", None, lambda words: None)
 
 
+@pytest.mark.nightly
 def test_the_bound_is_about_a_record_that_changes_its_value(tmp_path):
     """Under the relation of a removal, a change moves twice as many answers: it costs twice the rho."""
     changes = (
@@ -129,6 +130,7 @@ def test_the_bound_is_about_a_record_that_changes_its_value(tmp_path):
     assert bound == pytest.approx(gaussian, abs=2e-3)
 
 
+@pytest.mark.nightly
 def test_counts_drawn_on_a_lattice_are_attacked_without_a_bound(tmp_path):
     attacked = _attacked(tmp_path / "inputs", ("[[bounds]]", DRAWN), DECLARED)
     assert attacked.certificate is None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 from tallyveil.cli.main import main
 from tallyveil.errors import StoreError
@@ -17,8 +18,15 @@ from tallyveil.products.topdown.run.evaluate import evaluate_release
 from tallyveil.products.topdown.run.run import run_release
 
 
-@pytest.mark.parametrize("command", ["evaluate", "intervals"])
-@pytest.mark.parametrize("name", ["plan.json", "ledger.jsonl"])
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        nightly("evaluate", "plan.json"),
+        ("evaluate", "ledger.jsonl"),
+        ("intervals", "plan.json"),
+        nightly("intervals", "ledger.jsonl"),
+    ],
+)
 def test_nothing_is_added_to_a_damaged_release(small_release, tmp_path, monkeypatch, command, name):
     out = tmp_path / "out"
     small_release.write_text(small_release.read_text() + 'measurements = "full"\n')
@@ -35,7 +43,7 @@ def test_nothing_is_added_to_a_damaged_release(small_release, tmp_path, monkeypa
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("command", ["report", "evaluate", "intervals"])
+@pytest.mark.parametrize("command", [*map(nightly, ("report", "evaluate")), "intervals"])
 def test_a_ledger_whose_spend_was_cut_off_is_refused(small_release, tmp_path, monkeypatch, capsys, command):
     out = tmp_path / "out"
     small_release.write_text(small_release.read_text() + 'measurements = "full"\n')
@@ -54,6 +62,7 @@ def test_a_ledger_whose_spend_was_cut_off_is_refused(small_release, tmp_path, mo
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.nightly
 def test_nothing_is_declassified_for_a_release_that_lacks_a_histogram(small_release, tmp_path):
     out = tmp_path / "out"
     run_release(load_plan(small_release), out, test_key=insecure_key("damaged"))

@@ -69,6 +69,7 @@ def test_every_file_is_described(plan, tmp_path):
     assert people["home"]["constraints"]["enum"] == list(plan.schema.attribute("home").levels)
 
 
+@pytest.mark.nightly
 def test_it_follows_the_tables_when_intervals_are_made(plan, tmp_path):
     root = tmp_path / "out"
     run_release(plan, root, test_key=bytes(32), workers=1)
@@ -85,6 +86,7 @@ def test_it_follows_the_tables_when_intervals_are_made(plan, tmp_path):
     assert read_manifest(root).digests["datapackage.json"] == file_digest(root / "datapackage.json")
 
 
+@pytest.mark.nightly
 def test_files_that_were_removed_are_no_obstacle(plan, tmp_path):
     root = tmp_path / "out"
     run_release(plan, root, test_key=bytes(32), workers=1)

@@ -144,6 +144,7 @@ def test_another_seed_gives_other_draws_of_the_same_law(release, agreed, tmp_pat
     assert (np.abs(first["mean"].to_numpy() - second["mean"].to_numpy()) < 8 * error + 0.05).all()
 
 
+@pytest.mark.nightly
 def test_chains_that_disagree_publish_nothing(release, tmp_path, monkeypatch):
     # Three of four chains stay where they began; what they learned before does not matter.
     monkeypatch.setattr(sampling, "LEARNING", 4)

@@ -65,6 +65,7 @@ def earlier(small_release, tmp_path):
     return root
 
 
+@pytest.mark.nightly
 def test_an_earlier_release_is_reported_evaluated_and_asked_for_districts(earlier, small_release):
     page = write_report(earlier).read_text()
     assert 'id="uncertainty"' in page

@@ -26,6 +26,7 @@ def test_the_named_queries_are_compared_and_no_others(world, command):
     assert errors["geolevel"].unique(maintain_order=True).to_list() == list(plan.geolevels)
 
 
+@pytest.mark.nightly
 def test_an_unknown_query_is_refused_before_the_records_are_compared(world, command):
     out, plan = world
     before = (out / "ledger.jsonl").read_bytes()

@@ -49,7 +49,14 @@ KINDS = {
     "towns are roots, Laplace noise": (FULL, *LAPLACE, "\n[spine]\nbypass = true\n"),
     "counts drawn on a lattice": (FULL, *DRAWN),
 }
-MORE_KINDS = ("with little budget", "parts are children", "parts are children, with little budget")
+MORE_KINDS = (
+    "with little budget",
+    "parts are roots",
+    "parts are children",
+    "parts are children, with little budget",
+    "towns are roots, Laplace noise",
+    "counts drawn on a lattice",
+)
 """What the other kinds go through as well."""
 
 
@@ -94,6 +101,7 @@ def test_an_exact_number_is_its_own_interval(small_release, tmp_path, kind):
     assert require_exact(out) >= 4
 
 
+@pytest.mark.nightly
 def test_an_exact_number_is_its_own_interval_where_each_table_has_a_model(tmp_path):
     """Housing units by tenure: an exact number is an answer of a table of another query, too."""
     folder = tmp_path / "inputs"

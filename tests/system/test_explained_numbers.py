@@ -38,6 +38,7 @@ def test_the_table_of_powers(guarantee):
         assert float(power) == pytest.approx(rounded_up(bound, 1))
 
 
+@pytest.mark.nightly
 def test_the_single_numbers(guarantee):
     assert rounded_up(guarantee.mu().upper, 2) == 2.27
     advantage = guarantee.advantage().upper

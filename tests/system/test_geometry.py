@@ -5,6 +5,7 @@ import json
 import polars as pl
 import pytest
 import shapely
+from tests.samples import nightly
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.files.geography import read_geography, read_geometry
@@ -134,9 +135,14 @@ def test_a_column_without_a_file_is_refused(edit, small_release):
     "damage",
     [
         lambda frame: frame.reverse(),
-        lambda frame: frame[1:],
-        lambda frame: frame.drop("geometry"),
-        lambda frame: frame.with_columns(geometry=pl.lit("text")),
+        *map(
+            nightly,
+            (
+                lambda frame: frame[1:],
+                lambda frame: frame.drop("geometry"),
+                lambda frame: frame.with_columns(geometry=pl.lit("text")),
+            ),
+        ),
     ],
 )
 def test_a_damaged_file_is_refused(mapped, tmp_path, damage):
@@ -150,7 +156,9 @@ def test_a_damaged_file_is_refused(mapped, tmp_path, damage):
     assert refused.value.code == "release-damaged"
 
 
-@pytest.mark.parametrize("geo", [None, "{}", '{"columns": {"geometry": {"geometry_types": ["LineString"]}}}'])
+@pytest.mark.parametrize(
+    "geo", [None, nightly("{}"), '{"columns": {"geometry": {"geometry_types": ["LineString"]}}}']
+)
 def test_damaged_metadata_is_refused(mapped, tmp_path, geo):
     run_release(mapped(), tmp_path / "out", test_key=bytes(32), workers=1)
     path, spine = tmp_path / "out" / "geometry.parquet", read_geography(tmp_path / "out")

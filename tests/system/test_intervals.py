@@ -102,6 +102,7 @@ def _told_of_blocks(run: Path) -> str:
     )
 
 
+@pytest.mark.nightly
 def test_the_same_release_gives_the_same_bytes(run):
     make_intervals(run, workers=1)
     first = contents(run / "intervals")
@@ -254,6 +255,7 @@ def test_a_plan_given_as_a_district_shows_every_district_and_the_blocks_in_none(
     assert "bad-flag" in command("intervals", run, "--district-column", "DISTRICT", code=2)
 
 
+@pytest.mark.nightly
 def test_a_district_says_which_table_is_missing_and_counts_the_intervals_it_gives(run, command, tmp_path):
     """One table of three: the others were shown as dashes, and all of them were in the simultaneous claim."""
     codes = pl.read_parquet(run / "geography.parquet")["Block"]
@@ -328,7 +330,7 @@ def test_refusals(run, tmp_path):
     assert not (run / "intervals.partial").exists()
 
 
-@pytest.mark.parametrize("kept", ["none", "support"])
+@pytest.mark.parametrize("kept", [nightly("none"), "support"])
 def test_partial_measurements_are_refused_with_the_way_out(edit, tmp_path, kept):
     plan = load_plan(edit("[outputs]", f'[outputs]\nmeasurements = "{kept}"'))
     run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)

@@ -94,6 +94,7 @@ def test_tables_gain_intervals(run):
     assert not list(run.glob("*.partial"))
 
 
+@pytest.mark.nightly
 def test_zeros_that_were_left_out_come_back_with_estimates_and_go_with_them(edit, tmp_path, monkeypatch):
     """Rows chosen by their counts have estimates that are too high, so a table with estimates has every row."""
     monkeypatch.setattr("tallyveil.files.tables.ANSWERS_WITH_ZEROS", 4)
@@ -127,6 +128,7 @@ def test_zeros_that_were_left_out_come_back_with_estimates_and_go_with_them(edit
     assert digests_hold(root)
 
 
+@pytest.mark.nightly
 def test_only_tables_asked_for_have_intervals(run):
     before = tables(run)
     make_intervals(run, workers=1)
@@ -148,6 +150,7 @@ def test_only_tables_asked_for_have_intervals(run):
     assert json.loads((run / "manifest.json").read_text())["body"]["intervals"]["tables"] == ["home"]
 
 
+@pytest.mark.nightly
 def test_tables_can_be_left_as_they_are(run, monkeypatch, capsys):
     before = contents(run / "tables")
     monkeypatch.setattr(sys, "argv", ["tallyveil", "intervals", str(run), "--leave-tables", "--quiet"])
@@ -354,6 +357,7 @@ def test_a_release_without_tables_asks_for_queries(edit, tmp_path):
     assert not (tmp_path / "out/tables").exists()
 
 
+@pytest.mark.nightly
 def test_planned_intervals_are_made_under_the_lock_of_the_run(edit, tmp_path, monkeypatch):
     """No other process works in the folder meanwhile, or takes the release for finished; a failure gives it up."""
     plan, out = load_plan(edit("[outputs]", '[outputs]\nintervals = "9/10"')), tmp_path / "out"
@@ -386,6 +390,7 @@ class Killed(BaseException):
     """Ends the process at once, as a kill does."""
 
 
+@pytest.mark.nightly
 def test_planned_intervals_that_were_killed_are_finished_by_the_run(edit, tmp_path, monkeypatch):
     """Also where `intervals/` stood already and the tables did not yet have their columns."""
     plan, out = load_plan(edit("[outputs]", '[outputs]\nintervals = "9/10"')), tmp_path / "out"
@@ -407,6 +412,7 @@ def test_planned_intervals_that_were_killed_are_finished_by_the_run(edit, tmp_pa
     assert all(frame.columns == PLAIN + BESIDE for frame in tables(out).values())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("killed_in", [nightly("make_intervals"), "write_manifest"])
 def test_tables_that_somebody_changed_after_a_kill_are_refused(edit, tmp_path, monkeypatch, killed_in):
     """Before any table was exchanged, and after all were. Restored, the same command finishes the run."""

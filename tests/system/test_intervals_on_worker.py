@@ -93,6 +93,7 @@ def test_given_entities_and_other_settings(pair, tmp_path):
     assert (there / "intervals" / "geolevel=half").is_dir()
 
 
+@pytest.mark.nightly
 def test_a_run_makes_its_intervals_there(release, tmp_path):
     path = release.parent / "release.toml"
     asked = path.with_name("with.toml")

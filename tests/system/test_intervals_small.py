@@ -164,6 +164,7 @@ def coarse_only(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_large_queries_are_written_where_they_are_few(coarse_only):
     path = edited(coarse_only, "persons", ('measurements = "none"', 'measurements = "small"'))
     made = run_release(load_plan(path), coarse_only / "out", test_key=KEY, workers=1)

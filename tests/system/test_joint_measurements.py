@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from tests.samples import nightly
 
 import tallyveil
 from tallyveil.api.measured import Measurements
@@ -348,7 +349,7 @@ def dense(folders: list[Path]) -> tuple[np.ndarray, np.ndarray]:
     return wanted[0], np.linalg.inv(weighted.T @ weighted)
 
 
-@pytest.mark.parametrize("second", ["second", "coarse"])
+@pytest.mark.parametrize("second", [nightly("second"), "coarse"])
 def test_products_with_bypassed_geounits_are_joined(bypassed, tmp_path, second):
     """Each geolevel of the second product stands by itself, since its variances are other multiples of the usual."""
     first = bypassed / "first"

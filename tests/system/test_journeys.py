@@ -134,6 +134,7 @@ def installed_megabytes() -> dict[str, float]:
     return sizes
 
 
+@pytest.mark.nightly
 def test_the_engineer_only_accounts(tmp_path):
     upper = float(python(tmp_path, ENGINEER))
     said = json.loads(

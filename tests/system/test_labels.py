@@ -88,6 +88,7 @@ def test_the_page_of_errors_has_every_language(make_small_inputs, tmp_path, comm
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.nightly
 def test_verify_holds_of_the_release_its_site_and_its_csv(release, tmp_path):
     verdict = release.verify()
     assert not verdict.wrong
@@ -143,6 +144,7 @@ def test_labels_of_rows_in_python_csv_and_answers(release, tmp_path, command):
     assert labels.filter(kind="release", name="title")["label"].to_list() == [WORDS[tag][0] for tag in WORDS]
 
 
+@pytest.mark.nightly
 def test_a_release_without_labels_has_none_of_it(make_small_inputs, tmp_path):
     release = tallyveil.run(make_small_inputs(tmp_path / "in"), tmp_path / "out")
     assert "edition" not in (tmp_path / "out" / "report.html").read_text()

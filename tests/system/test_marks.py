@@ -333,6 +333,7 @@ def require_signature(made: Any, signed: str) -> None:
     assert tallyveil.verify(made.path).wrong == ()
 
 
+@pytest.mark.nightly
 @states("test key")
 def test_safetab(outputs, state, tmp_path):
     out = tmp_path / "out"

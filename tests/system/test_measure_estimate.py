@@ -146,6 +146,7 @@ def test_an_estimate_spends_nothing_and_names_the_run_that_did(measured, tmp_pat
     assert estimate(measured, made.path).already_finished
 
 
+@pytest.mark.nightly
 def test_a_protected_run_gives_a_protected_estimate(small_release, tmp_path):
     measured = measure_release(load_plan(small_release), tmp_path / "measured").path
     made = estimate(measured, tmp_path / "made")
@@ -175,7 +176,7 @@ def test_the_command_needs_no_confidential_module(measured, tmp_path):
     assert (tmp_path / "made" / "report.html").is_file()
 
 
-@pytest.mark.parametrize("number", [nightly(1), 4, nightly(7), nightly(12), 27])
+@pytest.mark.parametrize("number", [*map(nightly, (1, 4, 7, 12)), 27])
 def test_killed_at_any_write_it_goes_on(measured, estimated_once, tmp_path, killed_at, number):
     out = tmp_path / "killed"
     assert killed_at(number, lambda: estimate(measured, out))
@@ -193,6 +194,7 @@ def test_an_interrupted_estimate_refuses_other_settings(measured, tmp_path, kill
     assert caught.value.code == "resume-changed"
 
 
+@pytest.mark.nightly
 def test_an_unfinished_estimate_and_an_unfinished_run_are_told_apart(measured, tmp_path, killed_at):
     """An estimate has no key and spends nothing; a run may have spent, and is never said to have not."""
     plan = load_plan(tmp_path / "copy" / "release.toml")
@@ -229,6 +231,7 @@ def test_what_is_said_of_a_spoilt_estimate_speaks_of_no_spend(measured, tmp_path
     assert "new spend" not in str(caught.value)
 
 
+@pytest.mark.nightly
 def test_two_processes_cannot_share_a_folder(measured, tmp_path, killed_at):
     from tallyveil.runs.folder import RunFolder
 
@@ -239,6 +242,7 @@ def test_two_processes_cannot_share_a_folder(measured, tmp_path, killed_at):
     assert not estimate(measured, out).already_finished
 
 
+@pytest.mark.nightly
 def test_the_estimation_can_be_another_one(measured, estimated_once, tmp_path):
     (tmp_path / "one.toml").write_text(ONE_PASS)
     other = load_estimation(tmp_path / "one.toml", open_measurements(measured).plan)
@@ -311,6 +315,7 @@ def retold(folder: Path, **changes) -> None:
     path.write_text(json.dumps(content))
 
 
+@pytest.mark.nightly
 def test_a_measurement_that_is_changed_once_the_folder_was_opened_is_refused(
     measured, estimated_once, tmp_path
 ):
@@ -391,6 +396,7 @@ def test_other_commands_say_that_measurements_have_no_counts(measured, command):
     assert "measured-only" in command(*words, code=8)
 
 
+@pytest.mark.nightly
 def test_an_estimate_is_reported_evaluated_and_given_intervals_as_a_run(small_release, tmp_path, command):
     measured, made = tmp_path / "measured", tmp_path / "made"
     command("measure", small_release, "--out", measured, "-q")

@@ -106,6 +106,7 @@ def test_names_that_look_alike_have_files_of_their_own(edit, small_release, tmp_
     assert (out / "measurements" / "Region" / "age.home").is_dir()  # as ever for the query age*home
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [*map(nightly, ("rel[1]", "[!x", "~", "%2E")), "q?*{a}"])
 def test_a_folder_with_a_strange_name_is_a_folder(small_release, tmp_path, name):
     assert not release(small_release, tmp_path / name).already_finished

@@ -183,6 +183,7 @@ def test_measurements_on_the_support_are_those_that_the_passes_used(persons, tmp
             assert joined["value"].equals(joined["value_right"], check_names=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("world", "first"), every(8, [*product(["persons"], (5, 6, 7, 8)), *product(["units"], (6, 5, 7, 8))])
 )

@@ -63,6 +63,7 @@ def test_the_cost_and_the_noise_follow_from_the_overlap(overlapping):
     assert plan.strategy.law("Region", "total").variance == Fraction(2) / (2 * Fraction(2, 16))
 
 
+@pytest.mark.nightly
 def test_an_answer_with_a_weight_of_its_own(edit, tmp_path):
     """A single answer is a query, with a share, a variance, a table and an interval of its own."""
     single = """[[schema.recodes]]

@@ -213,7 +213,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 class TestInterrupted:
-    @pytest.mark.parametrize("number", every(30, range(1, 60)))
+    @pytest.mark.parametrize("number", every(60, [31, *range(1, 31), *range(32, 60)]))
     def test_killed_at_a_write(self, made_once, programme, tmp_path, killed_at, number):
         out = tmp_path / "R"
         assert killed_at(number, lambda: run(programme, out))
@@ -259,6 +259,7 @@ class TestInterrupted:
         programme_of(files, ("homes", "homes.toml"))
         assert "is not in the file any more" in str(error_of(programme, stopped))
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize("place", ["write", nightly("begin")])
     def test_a_release_that_has_not_spent_may_change(self, stopped, programme, files, monkeypatch, place):
         with monkeypatch.context() as patch:
@@ -292,6 +293,7 @@ class TestInterrupted:
         assert "from a copy: a new folder would draw new noise, which is a new spend" in str(error)
         assert contents(stopped) == before
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize("lost", [nightly("private/programme.json"), "private"])
     def test_what_it_has_kept_may_be_lost(self, stopped, programme, lost, tmp_path):
         """The folder of a release that has spent is not taken for one of something else."""
@@ -498,6 +500,7 @@ def agreeing(make_small_inputs, tmp_path_factory) -> Path:
 class TestAgreeing:
     """A release that reads an earlier one of the programme."""
 
+    @pytest.mark.nightly
     def test_published_counts_agree(self, agreeing):
         made = run(agreeing / "inputs" / "programme.toml", agreeing / "R")
         assert made.already_finished

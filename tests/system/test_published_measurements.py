@@ -188,6 +188,7 @@ def parts_of_a_state(published: Path, imported: Measured, state: str) -> None:
         kept.write_parquet(path)
 
 
+@pytest.mark.nightly
 def test_rows_in_any_order_other_types_and_further_files(units, published, tmp_path):
     """Spark divides and orders rows as it likes, writes small integers, and leaves files of its own."""
     for path in [path for path in published.rglob("*.parquet") if path.is_file()]:
@@ -313,6 +314,7 @@ def test_what_is_wrong_with_the_files_is_named(published, tmp_path, harm):
     assert not (tmp_path / "imported" / "manifest.json").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [nightly(3), 6, nightly(9)])
 def test_killed_at_any_write_the_import_goes_on(units, tmp_path, killed_at, number):
     whole = read_manifest(imported(units / "published", tmp_path / "whole"))
@@ -344,6 +346,7 @@ def test_files_that_are_exchanged_meanwhile_are_not_imported(published, tmp_path
     assert not (tmp_path / "imported" / "manifest.json").exists()
 
 
+@pytest.mark.nightly
 def test_two_processes_cannot_share_a_folder(units, tmp_path, killed_at):
     from tallyveil.runs.folder import RunFolder
 

@@ -219,6 +219,7 @@ def test_the_headline_of_a_programme_is_what_account_total_proves(published, com
     assert "the exact epsilon follows from it" in command("plan", programme)
 
 
+@pytest.mark.nightly
 def test_a_plan_says_that_the_exact_epsilon_follows(command):
     """Before the geography is opened, nobody knows which geounits are bypassed."""
     stated = json.loads(command("plan", EXAMPLES / "national_spine.toml", "--json"))["privacy"]
@@ -226,9 +227,8 @@ def test_a_plan_says_that_the_exact_epsilon_follows(command):
     assert stated["statement"].endswith("follows from the geography (plan --read-geography, run)")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "national_units_spine" else nightly(name) for name in UNITS]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", UNITS)
 def test_a_file_of_units_runs_and_keeps_what_it_promises(name, country, tmp_path):
     data, outcome = run_example(name, country, tmp_path)
     blocks = pl.read_parquet(outcome.path / "histogram" / "Block.parquet")

@@ -182,6 +182,7 @@ def measured(out: Path, query: str) -> pl.DataFrame:
     return pl.read_parquet(out / "measurements" / "Block" / query / "*.parquet")
 
 
+@pytest.mark.nightly
 def test_another_strategy_meets_unrelated_noise(outcome, edit, tmp_path):
     """The shares of two queries change hands: the blocks' `age*home` has the variance it had, other noise."""
     plan = load_plan(edit('total = "1/4"\ngrown = "1/4"', 'total = "1/8"\ngrown = "3/8"'))

@@ -467,6 +467,7 @@ def test_a_release_that_spares_every_query_costs_the_same_and_says_so(release, t
     assert "without a greater variance of any query" in write_report(out.path).read_text()
 
 
+@pytest.mark.nightly
 def test_geounits_with_more_children_than_the_limit_are_not_bypassed(release, tmp_path):
     text = laplace(release.read_text())
     release.write_text(text)

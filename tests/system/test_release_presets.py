@@ -72,6 +72,7 @@ def write_release(country, made, spine, name, *, rooted, invariant):
     return path
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", every(6, spine_preset_names()))
 def test_production_spines_run(country, tmp_path, name):
     preset = load_spine_preset(name)

@@ -153,6 +153,7 @@ def test_tables_are_of_areas_people_know(outcome, spine_release):
     assert "tables of Town are sums of the published Block counts" in names
 
 
+@pytest.mark.nightly
 def test_a_changed_entity_table_is_noticed(spine_release, tmp_path, monkeypatch):
     import tallyveil.postprocess.publish as running
     from tallyveil.files.checks import check_release
@@ -227,6 +228,7 @@ def test_attacks_succeed_on_a_release_with_an_epsilon_of_1000_on_the_same_spine(
     assert nearly > 0.8
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [nightly(9), 20, nightly(45)])
 def test_killed_and_resumed_is_the_same_release(spine_release, outcome_once, tmp_path, killed_at, number):
     plan, out = load_plan(spine_release), tmp_path / "killed"
@@ -259,6 +261,7 @@ def test_changed_entities_cannot_resume(spine_release, tmp_path, monkeypatch):
     assert caught.value.code == "resume-changed"
 
 
+@pytest.mark.nightly
 def test_entities_without_steps_leave_the_spine_as_it_was(small_release, tmp_path):
     plain = run_release(load_plan(small_release), tmp_path / "plain", test_key=KEY)
     write_entities(small_release.parent)

@@ -149,6 +149,7 @@ def test_measured_and_estimated_apart_they_are_the_same_counts(release, tmp_path
         assert pl.read_parquet(path).equals(pl.read_parquet(apart / "histogram" / path.name))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("release", ["children"], indirect=True)
 def test_neither_workers_nor_interruptions_change_the_counts(release, tmp_path, killed_at):
     plan = load_plan(release)
@@ -160,6 +161,7 @@ def test_neither_workers_nor_interruptions_change_the_counts(release, tmp_path, 
         assert path.read_bytes() == (out / "histogram" / path.name).read_bytes()
 
 
+@pytest.mark.nightly
 def test_the_check_reads_the_sums_from_the_files(release, tmp_path, monkeypatch):
     def with_other_totals(root, promises):
         first, *others = promises.bounded
@@ -221,6 +223,7 @@ def with_intervals(release, tmp_path):
     return out
 
 
+@pytest.mark.nightly
 def test_an_exact_total_of_a_region_in_two_parts_lies_in_its_interval(release, with_intervals):
     for name in ("intervals", "tables"):
         table = pl.read_parquet(with_intervals / name / "geolevel=Region" / "query=total" / "*.parquet")
@@ -234,6 +237,7 @@ def test_an_exact_total_of_a_region_in_two_parts_lies_in_its_interval(release, w
     assert blocks["standard_error"].max() > 1
 
 
+@pytest.mark.nightly
 def test_an_exact_sum_is_known_wherever_its_counts_are_asked_for(release, with_intervals):
     """A district that is a whole region, quantities, and standard deviations before any data is opened."""
     finished = open_release(with_intervals)
@@ -255,6 +259,7 @@ def test_an_exact_sum_is_known_wherever_its_counts_are_asked_for(release, with_i
     assert inside == pytest.approx(-both) == pytest.approx(outside)
 
 
+@pytest.mark.nightly
 def test_a_plan_promises_the_standard_errors_that_the_release_has(release, with_intervals):
     plan = load_plan(release)
     hierarchies = read_hierarchies(plan)
@@ -375,6 +380,7 @@ def test_the_total_of_one_region_in_two_parts_is_exact(release, tmp_path):
     assert share.lower < share.published < share.upper
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", [nightly("none inside"), "one block inside", nightly("whole regions")])
 def test_regions_of_one_part_and_parts_without_people(release, tmp_path, shape):
     folder = release.parent

@@ -165,6 +165,7 @@ def test_the_evaluation_is_against_the_truth(command, inputs, tmp_path):
     assert 0.93 < weighted < 0.99
 
 
+@pytest.mark.nightly
 def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path):
     params, data = inputs
     yes = "--i-understand-this-is-not-private"
@@ -180,6 +181,7 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
     assert kinds(tmp_path / "out") == ["declaration", "spend"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("before", "first"),
     [

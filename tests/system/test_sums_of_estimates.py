@@ -241,6 +241,7 @@ def test_estimates_of_every_table_add_up_to_the_estimate_of_the_sum(whole):
     require_sums(whole, DOORS)
 
 
+@pytest.mark.nightly
 @some
 def test_so_they_do_in_releases_of_earlier_versions(whole):
     """Their files leave zeros out beside intervals. Every door of ours takes the same rows from `intervals/`."""
@@ -291,7 +292,7 @@ def test_an_earlier_release_without_the_other_rows_says_so(whole, lost, tmp_path
 
 
 @some
-@pytest.mark.parametrize("rows_at_once", [1, 40, 1 << 21])
+@pytest.mark.parametrize("rows_at_once", [1, *map(nightly, (40, 1 << 21))])
 def test_zeros_that_files_leave_out_are_put_back(bare, monkeypatch, tmp_path, rows_at_once):
     monkeypatch.setattr(whole_tables, "ROWS_PER_PART", rows_at_once)
     schema = schema_of(bare)

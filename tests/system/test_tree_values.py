@@ -112,6 +112,7 @@ def test_the_tree_is_the_default_without_a_preset(small_release, tree_release, e
     assert words in command("plan", small_release, "--details")
 
 
+@pytest.mark.nightly
 def test_counts_drawn_on_a_lattice_have_own_values(small_release, edit, command):
     drawn = edit("[[bounds]]", SUBSPACE.replace("1/4", "1/100"))
     drawn.write_text(drawn.read_text().replace('mechanism = "discrete_gaussian"\nrho = "2"', LARGER))
@@ -122,6 +123,7 @@ def test_counts_drawn_on_a_lattice_have_own_values(small_release, edit, command)
     assert stated["values_in_words"].endswith(reason)
 
 
+@pytest.mark.nightly
 def test_an_older_folder_of_measurements_is_estimated_as_it_was_planned(edit, tmp_path):
     """Its plan names no values. A table in the place of the planned one has the default of a release file."""
     plan = load_plan(edit("[estimation.passes]", OWN))
@@ -192,7 +194,7 @@ def with_sums(release: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        with_overlapping,
+        nightly(with_overlapping),
         nightly(with_laplace),
         nightly(with_sums),
         # `test_measure_estimate.py` compares run and estimate on these

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.samples import nightly
 
 from tallyveil.cli.main import main
 from tallyveil.noise.key import insecure_key
@@ -48,7 +49,7 @@ def without_manifest(root: Path) -> None:
     (root / "manifest.json").unlink()
 
 
-@pytest.mark.parametrize("spoil", [with_key, without_manifest])
+@pytest.mark.parametrize("spoil", [nightly(with_key), without_manifest])
 def test_commands_on_a_release(command, release, small_release, tmp_path, spoil):
     spoil(release)
     people = small_release.parent / "people.parquet"
@@ -96,6 +97,7 @@ def test_the_command_finishes_what_lacks_only_its_last_step(command, release, sm
     assert command("report", release)[0] == 0
 
 
+@pytest.mark.nightly
 def test_files_of_another_run_are_no_part_of_a_release(command, release, small_release, tmp_path):
     """Tables of one run beside the measurements of another."""
     other = run_release(

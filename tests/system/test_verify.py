@@ -13,6 +13,7 @@ import pytest
 from tests.forgery.edits import Edit, all_edits, of_product, of_programme, of_publication
 from tests.forgery.forger import changed_json, read, reseal, write
 from tests.forgery.run import PRODUCTS, made, made_from_releases, made_programme, outcome
+from tests.samples import nightly
 from tests.signing import PLACES, sign
 
 import tallyveil
@@ -86,7 +87,7 @@ def test_edits_of_other_products_are_found(products, tmp_path, name):
     verdict = tallyveil.verify(products[name])
     assert verdict.holds, verdict.wrong
     # One in so many, so that the test takes seconds; the nightly row has all.
-    assert not_as_expected(products[name], list(of_product(products[name], name))[::22], tmp_path) == []
+    assert not_as_expected(products[name], list(of_product(products[name], name))[::44], tmp_path) == []
 
 
 @pytest.mark.nightly
@@ -254,6 +255,7 @@ def test_a_site_is_verified_with_its_release(release, tmp_path):
     assert not tallyveil.verify(tmp_path / "site").holds
 
 
+@pytest.mark.nightly
 def test_a_signature_of_ssh_keygen_is_shown(release, tmp_path, command):
     """The key is one of a test; its fingerprint is the one that ssh-keygen prints."""
     if not (keygen := shutil.which("ssh-keygen")):
@@ -314,6 +316,7 @@ def sentence_of(site: Path) -> str:
     return str(json.loads((site / "data" / "site.json").read_text())["signature"])
 
 
+@pytest.mark.nightly
 def test_a_site_of_two_releases_says_who_had_signed_each(release, tmp_path):
     first, second = (Path(shutil.copytree(release, tmp_path / name)) for name in ("first", "second"))
     site = tmp_path / "site"
@@ -327,6 +330,7 @@ def test_a_site_of_two_releases_says_who_had_signed_each(release, tmp_path):
     assert verdict.holds, verdict.wrong
 
 
+@pytest.mark.nightly
 def test_a_site_that_does_not_say_what_it_shows_is_wrong(release, unsigned_site, tmp_path):
     site = Path(shutil.copytree(unsigned_site, tmp_path / "site"))
     content = json.loads((site / "data" / "site.json").read_text())
@@ -337,7 +341,7 @@ def test_a_site_that_does_not_say_what_it_shows_is_wrong(release, unsigned_site,
         )
 
 
-@pytest.mark.parametrize("place", ["garbage", *PLACES])
+@pytest.mark.parametrize("place", ["garbage", "a folder", nightly("a pipe")])
 def test_what_lies_in_the_place_of_a_signature_is_wrong(release, tmp_path, place):
     copy = Path(shutil.copytree(release, tmp_path / "copy"))
     PLACES.get(place, partial(Path.write_text, data="x"))(signature_path(copy / "manifest.json"))
@@ -365,6 +369,7 @@ def test_a_log_lies_beside_a_release_of_an_earlier_version_alone(release, tmp_pa
     assert not (copy / "log.jsonl").exists()
 
 
+@pytest.mark.nightly
 def test_a_release_in_the_format_of_an_earlier_version_is_proved(release, tmp_path):
     copy = Path(shutil.copytree(release, tmp_path / "copy"))
     today = json.loads((copy / "manifest.json").read_text())

@@ -18,6 +18,7 @@ from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, NormalLoss, merged
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "factors",
     [pytest.param(((600, 2, 30), (700, 1, 30)), marks=pytest.mark.nightly), ((20, 1, 100), (31, 1, 80))],

@@ -372,6 +372,7 @@ def test_an_area_by_its_name(release):
         release.area(5)
 
 
+@pytest.mark.nightly
 def test_factors_of_a_query_in_any_order(folder, release, tmp_path):
     """Wherever a query is asked for by its name."""
     noisy = release.measurements("Town", "home*age")
@@ -442,6 +443,7 @@ def test_an_open_release_sees_what_happens_to_its_folder(copied):
             read()
 
 
+@pytest.mark.nightly
 def test_a_release_with_its_measurements_is_estimated_again(release, tmp_path):
     assert tallyveil.estimate(release, tmp_path / "again").queries == release.queries
 
@@ -544,6 +546,7 @@ def test_what_is_no_truth_value_no_count_and_no_observer_is_refused(folder, rele
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.nightly
 def test_the_current_folder_may_change(folder, release, tmp_path, monkeypatch):
     """Plans and releases that were opened with a relative path stay what they are, also where another one lies."""
     monkeypatch.chdir(folder)

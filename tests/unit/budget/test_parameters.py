@@ -95,6 +95,7 @@ def test_exact_parameters_are_within_those_of_zcdp():
         assert exact.epsilons[delta] < value
 
 
+@pytest.mark.nightly
 def test_queries_before_composition():
     plan = strategy()
     found = query_parameters(plan, with_mu=True)

@@ -104,7 +104,7 @@ def test_synth_is_quiet_when_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["plan", "RELEASE"], nightly(["plan", "nowhere.toml"]), ["run"], ["--help"]]
+    "arguments", [*map(nightly, (["plan", "RELEASE"], ["plan", "nowhere.toml"])), ["run"], ["--help"]]
 )
 def test_no_color_means_no_escape_codes(arguments, small_release):
     """On a terminal: elsewhere there are none anyway."""

@@ -65,6 +65,7 @@ def test_no_data_is_opened(optimise, aims, small_release):
     assert optimise(aims())["aims"]
 
 
+@pytest.mark.nightly
 def test_the_file_takes_the_place_of_the_strategy(command, aims, small_release, tmp_path):
     out = tmp_path / "shares.toml"
     free = (
@@ -176,6 +177,7 @@ def live(aims, tmp_path):
     return write
 
 
+@pytest.mark.nightly
 def test_live_sizes_foresee_smaller_errors(optimise, aims, live):
     plain, found = optimise(aims(model="topdown")), optimise(live())
     assert found["gap"] <= 1e-3
@@ -214,6 +216,7 @@ def test_a_table_is_never_the_records(command, aims, small_release, key):
     assert "the file of the confidential records" in " ".join(error.split())
 
 
+@pytest.mark.nightly
 def test_what_is_kept_stays(optimise, aims):
     found = optimise(aims(more='[keep.Town]\ngrown = "1/5"\n'))
     share = Fraction(found["geolevel_shares"]["Town"]) * Fraction(found["query_shares"]["Town"]["grown"])
@@ -297,6 +300,7 @@ def test_where_the_shares_are_written(command, aims, small_release, tmp_path):
     assert not (tmp_path / "nowhere.toml").exists()
 
 
+@pytest.mark.nightly
 def test_what_fails_leaves_no_file(command, aims, small_release, tmp_path):
     out = tmp_path / "shares.toml"
     wrong = aims(AIMS.replace("Town", "Twon"))

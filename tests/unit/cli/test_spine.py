@@ -386,6 +386,7 @@ tables = ["total"]
 """
 
 
+@pytest.mark.nightly
 def test_a_release_file_with_laplace_noise_is_a_strategy(folder, tmp_path):
     """The bypass rule is that of its mechanism, and bypassing makes no area worse where all geolevels measure alike."""
     release, made, plain = tmp_path / "release.toml", tmp_path / "pure.parquet", tmp_path / "plain.parquet"

@@ -78,7 +78,7 @@ WORK = {
 }
 
 
-@pytest.mark.parametrize("work", [nightly(work) if work == "polars" else work for work in WORK])
+@pytest.mark.parametrize("work", [nightly(work) if work in ("compiled", "polars") else work for work in WORK])
 def test_at_work(work):
     process = subprocess.Popen(
         [sys.executable, "-c", PATCHED.format(work=WORK[work]), "run"],

@@ -120,6 +120,7 @@ def test_a_release_keeps_margins_and_pays_once(tallyveil, table, tmp_path):
     assert "another plan" in err
 
 
+@pytest.mark.nightly
 def test_draws_for_simulation_are_marked_and_repeatable(tallyveil, table, tmp_path):
     for name in ("a", "b"):
         code, said, _ = tallyveil(
@@ -224,6 +225,7 @@ def test_tables_without_negative_counts(tallyveil, table, tmp_path, outputs, cha
     assert released.equals(pl.read_parquet(again / "table.parquet"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("epsilon", ["0.1", nightly("0.05"), nightly("1/3")])
 def test_an_epsilon_that_is_no_float_is_released_with_its_page(tallyveil, table, tmp_path, epsilon):
     """At distance 4 these are 0.4, 0.2 and 4/3, of which the nearest float may lie above."""
@@ -235,6 +237,7 @@ def test_an_epsilon_that_is_no_float_is_released_with_its_page(tallyveil, table,
     assert verify(out).holds
 
 
+@pytest.mark.nightly
 def test_the_nearest_table_under_sums_that_cross(tallyveil, table, tmp_path):
     """Beside both margins, a sum of cells of several counties and levels: an integer program finds the table."""
     crossing = 'name = "crossing"\ncells = { county = ["Alpha", "Beta"], education = ["low", "medium"] }\n\n[privacy]'

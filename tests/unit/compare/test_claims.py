@@ -46,6 +46,7 @@ def test_all_that_is_claimed_from_exact_tables_is_right(shared):
     assert claims.table["probability"].min() > 0.99
 
 
+@pytest.mark.nightly
 def test_hidden_counts_are_claimed_where_sums_tell_them(shared):
     kinds, right, _ = claimed(Suppression(name="primary", threshold=3, secondary=False), shared)
     assert (kinds == HIDDEN).sum() > 10

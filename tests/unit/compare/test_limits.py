@@ -172,6 +172,7 @@ def test_limits_that_are_not_those_of_the_tables_find_nothing_false():
     assert not HiddenCounts().run(targets_of(shared), wrong, None)
 
 
+@pytest.mark.nightly
 def test_who_uses_all_tables_rebuilds_no_less():
     targets = targets_of(small_input())
     rows = np.flatnonzero(targets.shared.counts.sum(axis=1))[:30]

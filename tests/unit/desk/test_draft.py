@@ -443,6 +443,7 @@ def test_a_country_between_columns_has_no_row(folder: Path) -> None:
     assert step_of(draft, "areas").shown == ("1 × Region", "1 × Country", "2 × District", "2 × Municipality")
 
 
+@pytest.mark.nightly
 def test_a_release_may_have_one_attribute(folder: Path) -> None:
     columns = {name: {"kind": "left out"} for name in ("age", "marital status")}
     draft = taken(

@@ -97,6 +97,7 @@ def test_standard_errors_and_intervals_are_those_of_the_command(root, release, g
         assert intervals == [[line.lower, line.upper] for line in given.answers]
 
 
+@pytest.mark.nightly
 @node_needed
 def test_intervals_that_left_bounds_out_have_districts_without_them(root, release, groups, tmp_path):
     rows = np.arange(release.spine.n_geounits(release.spine.finest))

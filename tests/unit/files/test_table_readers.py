@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow.dataset
 import pytest
+from tests.samples import few
 
 from tallyveil.errors import SchemaError
 from tallyveil.files import tables
@@ -122,7 +123,7 @@ def test_all_files_have_the_same_columns_and_types(release):
     assert "dictionary" not in schemas.pop()
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", few(1, READERS))
 def test_tables_with_and_without_intervals_are_read_as_one(release, reader):
     staging = start_tables(release)
     for level in LEVELS:

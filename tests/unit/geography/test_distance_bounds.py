@@ -76,6 +76,7 @@ def test_groups_of_two_geolevels_do_not_fall_below_the_bound(seed, random_spine,
     assert np.all(bounds <= distance_bounds(spine, family, grouped[:1], limit))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", few(1, range(4)))
 def test_the_joint_bound_is_below_the_sum_of_any_groups(seed):
     """Three tracts: entities in two of them add up, and an entity in all three is bounded alone."""

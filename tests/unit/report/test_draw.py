@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.samples import nightly
 
 from tallyveil.report.drawing import DotPanel, DotPlot, Dots, Line, LinePanel, LinePlot, Role, write_plot
 
@@ -35,7 +36,7 @@ DOTS = DotPlot(
 )
 
 
-@pytest.mark.parametrize("drawing", [LINES, DOTS], ids=["lines", "dots"])
+@pytest.mark.parametrize("drawing", [nightly(LINES), DOTS], ids=["lines", "dots"])
 def test_same_bytes_every_time(tmp_path, drawing):
     first, second = tmp_path / "first.svg", tmp_path / "second.svg"
     write_plot(first, drawing, "A title")

@@ -189,6 +189,7 @@ def test_an_endpoint_without_tls_is_on_this_machine_unless_told(store, monkeypat
     assert polars_settings()["storage_options"]["aws_endpoint_url"] == "https://store.example"
 
 
+@pytest.mark.nightly
 def test_the_certificate_of_an_authority_of_its_own(store, tmp_path):
     """Both libraries take it from the same variable, and refuse the store without it."""
     put(store, "rows.parquet")

@@ -167,6 +167,7 @@ def test_queries_before_composition():
     assert block["mean_squared_error"] == pytest.approx(block["variance_proxy"], rel=1e-9)
 
 
+@pytest.mark.nightly
 def test_table_3():
     assert not disagreements(table_1.allocation(NOTHING))
 

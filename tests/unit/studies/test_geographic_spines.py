@@ -63,6 +63,7 @@ def test_the_decrease_of_the_variance():
     )
 
 
+@pytest.mark.nightly
 def test_figure_2_is_the_matrix_of_every_query(found):
     """Each row against its definition: the sum of the cells of the histogram that its query counts."""
     table = found["figure-2"].tables["figure-2"]

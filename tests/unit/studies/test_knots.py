@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.samples import nightly
 
 from tallyveil.noise import DiscreteGaussian
 from tallyveil_studies.exhibit import StudyInputs
@@ -26,7 +27,7 @@ def tables():
     return knots(StudyInputs(None)).tables
 
 
-@pytest.mark.parametrize("n", [2, 3, pytest.param(4, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [2, *map(nightly, (3, 4))])
 def test_the_corrected_form_is_the_law_of_the_sum(n):
     """Every point of a box whose coordinates add up to y, one by one."""
     found = sum_by_classes(SMALL, n)

@@ -48,6 +48,7 @@ def from_zero(plan, sweeps, chains):
     return np.array([run_chain(plan, KEY, sweeps, chain=chain)[0] for chain in range(chains)])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", few(1, [pytest.param(slices, id="slices"), pytest.param(jumps, id="jumps")]))
 def test_the_bound_holds(make):
     """It lies above the distance of the law of the size, from many chains against a long one, at every time."""

@@ -308,7 +308,7 @@ def check_contour(seed: int, widths: list[float]) -> None:
         pytest.param(4004, marks=pytest.mark.nightly),
         4012,
         pytest.param(4016, marks=pytest.mark.nightly),
-        4020,
+        pytest.param(4020, marks=pytest.mark.nightly),
         pytest.param(4008, marks=pytest.mark.nightly),
     ],
 )

@@ -256,6 +256,7 @@ def test_stochastic_gradient_descent_is_known_to_nine_digits() -> None:
     assert bounds.upper - bounds.lower < 1.1e-9
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "delta",
     [

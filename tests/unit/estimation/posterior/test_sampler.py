@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from tests.oracles.posterior import drawn_counts, drawn_parameters, log_likelihood, log_prior, tables
+from tests.samples import nightly
 
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior import chain as chain_module
@@ -129,7 +130,7 @@ def distance(visits, problem, states, parameters):
 @pytest.mark.parametrize(
     ("gaussian", "blocks", "sweeps", "numbers"),
     [
-        (True, ["11111", "11112", "11211", "12111"], 6_000, None),
+        nightly(True, ["11111", "11112", "11211", "12111"], 6_000, None),
         (True, ["1111", "1112", "1113", "1211"], 6_000, [0, 2, 2, 3]),
         (False, ["1111", "1112", "1121", "1211"], 3_000, None),
     ],
@@ -218,7 +219,7 @@ def test_moves_are_those_of_a_look_at_every_pair(row, attribute):
     assert (quick.state.filled == bits_of(quick.state.people > 0)).all()
 
 
-@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("gaussian", [True, nightly(False)])
 def test_two_blocks_exchange_their_people_as_often_as_measurements_say(gaussian):
     start = np.array([[1, 1, 0, 1], [0, 0, 0, 1]], np.int32)
     most = np.array([[2], [4]], np.int32)
@@ -317,6 +318,7 @@ def test_limits_cut_the_law_and_nothing_else():
     assert distance(visits, problem, states, parameters) < 2.0
 
 
+@pytest.mark.nightly
 def test_people_come_and_go_where_their_number_is_not_exact():
     problem = problem_of(["1111", "1112"], None, precision=1.5)
     states = [np.array(x, np.int32).reshape(2, 4) for n in range(7) for x in tables(n, 8)]
@@ -445,16 +447,11 @@ def joint_draws(size, *, is_held, numbers=None, wrong=lambda parameters: paramet
     ("size", "is_held", "numbers"),
     [
         (100, False, [0, 1, 5, 2, 9]),
-        (400, True, None),
-        *(
-            pytest.param(size, held, numbers, marks=pytest.mark.nightly)
-            for size, held, numbers in (
-                (400, False, None),
-                (20_000, False, None),
-                (20_000, True, None),
-                (10_000, False, [0, 1, 5, 2, 9]),
-            )
-        ),
+        nightly(400, True, None),
+        nightly(400, False, None),
+        nightly(20_000, False, None),
+        nightly(20_000, True, None),
+        nightly(10_000, False, [0, 1, 5, 2, 9]),
     ],
 )
 def test_parameters_and_counts_have_their_joint_law(size, is_held, numbers):
@@ -468,7 +465,7 @@ def test_a_wrong_update_is_noticed():
     def wrong(parameters):
         return replace(parameters, size_mean=1.3 * parameters.size_mean)
 
-    # As many draws as the joint test has in every run of the tests.
+    # As many draws as the smaller rows of the joint test have.
     assert largest_z(*joint_draws(400, is_held=True, wrong=wrong)) > 6
 
 

@@ -81,6 +81,7 @@ def agree(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=RELATIVE, atol=NOTHING)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("which", few(1, MODELS))
 def test_districts_and_geounits_are_those_of_python(which, tmp_path):
     models = [make() for make in MODELS[which]]

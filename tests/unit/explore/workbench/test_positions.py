@@ -40,7 +40,7 @@ def planned_again(folder, text):
     ("name", "n"),
     [
         pytest.param("redistricting/national.toml", 12, marks=pytest.mark.nightly),
-        ("redistricting/one_state.toml", 6),
+        pytest.param("redistricting/one_state.toml", 6, marks=pytest.mark.nightly),
         ("small", 2),
         ("laplace", 1),
     ],

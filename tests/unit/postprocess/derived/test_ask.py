@@ -371,6 +371,7 @@ def test_a_release_without_measurements(make_small_inputs, tmp_path):
     assert refused.value.code == "measurements-missing"
 
 
+@pytest.mark.nightly
 def test_a_release_with_a_model_for_each_table(make_small_inputs, tmp_path):
     """What a table of the question's counts would have, with merged cells."""
     plan = replace(load_plan(make_small_inputs(tmp_path / "inputs")), measurements="small")

@@ -115,6 +115,7 @@ def test_the_covariance_matrix_is_that_of_dense_least_squares(root, asked, count
     np.testing.assert_allclose(counts.covariance, dense, rtol=0, atol=1e-9 * alone.max())
 
 
+@pytest.mark.nightly
 def test_one_count_is_that_of_its_district(root, asked, counts):
     for name, (area, query, labels) in asked.items():
         found = counts.sum(name)

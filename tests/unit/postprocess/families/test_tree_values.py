@@ -83,6 +83,7 @@ def peak_of(plan, hierarchies, constraints):
         tracemalloc.stop()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("queries", "differ", "called"),
     few(

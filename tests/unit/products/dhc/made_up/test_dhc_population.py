@@ -119,6 +119,7 @@ def test_householders_are_the_same_in_both_tables(occupied: pl.DataFrame, reside
         assert both.select((pl.col(column) == expected).all()).item(), column
 
 
+@pytest.mark.nightly
 def test_household_types_and_oldest_ages_are_those_of_the_members(
     occupied: pl.DataFrame, residents: pl.DataFrame
 ) -> None:

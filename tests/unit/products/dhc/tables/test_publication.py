@@ -96,6 +96,7 @@ def test_tables_and_microdata_of_both_releases(tmp_path, persons, units):
     assert content["together"]["rho"] == "2"
 
 
+@pytest.mark.nightly
 def test_one_release_has_all_its_tables_unless_some_are_named(tmp_path, units):
     content = publish_dhc([units], tmp_path / "all").content
     assert content["tables"] == list(table_names("units"))

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 from tests import toy_country as toy
+from tests.samples import nightly
 
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.products.safetab.confidential import records as safetab_records
@@ -42,7 +43,7 @@ def test_text_may_be_cut_anywhere(folders, monkeypatch, piece):
     assert digests(*folders) == whole
 
 
-@pytest.mark.parametrize("rows", [1, 64, 499, 500])
+@pytest.mark.parametrize("rows", [nightly(1), 64, 499, 500])
 def test_parquet_may_be_cut_anywhere(folders, monkeypatch, rows):
     whole = digests(*folders)
     as_parquet(folders[1])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.samples import nightly
 
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.products.safetab.public.calibration import (
@@ -103,7 +104,7 @@ def test_margins_must_fit_the_runs():
 CELL, TOTAL = 6, 11
 
 
-@pytest.fixture(scope="module", params=["gaussian", "geometric"])
+@pytest.fixture(scope="module", params=["gaussian", nightly("geometric")])
 def both(request):
     """The plan in which cells of a level have one margin, and totals another."""
     plan = read_plan(TABLE_4 / request.param)

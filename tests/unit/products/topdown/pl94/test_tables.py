@@ -90,7 +90,7 @@ def counted_again(records: list[tuple[int, dict[str, str]]], layout: TableLayout
     return pl.DataFrame(table, schema=layout.identifiers)
 
 
-@pytest.mark.parametrize("layout", few(3, [*PERSON_TABLES, *UNIT_TABLES]), ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", few(2, [*PERSON_TABLES, *UNIT_TABLES]), ids=lambda layout: layout.name)
 def test_columns_count_the_records_that_their_labels_speak_of(layout, monkeypatch):
     preset = "pl94-units" if layout.name == "H1" else "pl94-persons"
     counts, records = made_up(preset, 1_500)
