@@ -2,7 +2,9 @@
 
 import fcntl
 import gc
+import itertools
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -144,6 +146,19 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
+
+
+NUMBERS = itertools.count()
+"""Of the folders of tests."""
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of its own. pytest's fixture reads the names of the folders of all earlier tests to number it."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.getbasetemp() / f"{name}{next(NUMBERS)}"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(scope="session", autouse=True)
