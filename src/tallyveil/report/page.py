@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup, escape
@@ -21,7 +22,8 @@ from tallyveil.words.language import ENGLISH, Language, language_name
 
 if TYPE_CHECKING:
     import polars as pl
-    from jinja2 import Environment
+    from jinja2 import BytecodeCache, Environment
+    from jinja2.bccache import Bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ def write_editions(path: Path, template: str, editions: Sequence[Edition], *, mo
                 "content": Markup(content),
             }
         )
-    pages = _templates(module, editions[0].language).get_template("editions.html.j2")
+    pages = _templates(module, editions[0].language, "").get_template("editions.html.j2")
     write_text(path, pages.render({"editions": shown_editions}))
     return path
 
@@ -168,35 +170,38 @@ def write_page(path: Path, template: str, values: dict[str, Any], *, module: str
     Raises:
         StoreError: the file cannot be written.
     """
-    page = _templates(module, ENGLISH).get_template(template)
+    page = _templates(module, ENGLISH, "").get_template(template)
     write_text(path, page.render({"layout": "page.html.j2", **values}))
     return path
 
 
 @cache
-def _templates(module: str, language: Language, suffix: str = "") -> "Environment":
-    """The templates of a product, and those that all products share. A process compiles each of them once.
+def _templates(module: str, language: Language, suffix: str) -> "Environment":
+    """The templates of a product, and those that all products share. A process compiles each of them once, for all
+    languages.
 
     Args:
         module: Name of the module that the page belongs to.
         language: In which its sentences are said.
         suffix: What follows its ids.
     """
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, pass_context
 
+    plain = _plain_in(language)
     environment = Environment(
         # A product's own templates come first, and extend those of this room by name.
         loader=ChoiceLoader([PackageLoader(module), PackageLoader(__name__)]),
         # Every value may hold names that people chose.
         autoescape=True,
-        finalize=_plain_in(language),
+        # With the context, so that no constant of a template is written in one language when it is compiled.
+        finalize=pass_context(lambda _, value: plain(value)),
+        bytecode_cache=_compiled_templates(),
         # A misspelled variable in a template is an error and no empty text.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {"grouped": grouped, "margin": margin, "percent": percent, "unbroken": unbroken}
-    plain = _plain_in(language)
 
     def say(sentence: str, /, **values: Any) -> Markup:
         # Sentences are this program's own and may hold markup; what stands in them is escaped.
@@ -222,6 +227,25 @@ def _templates(module: str, language: Language, suffix: str = "") -> "Environmen
         "anchor": lambda name: f"{name}{suffix}",
     }
     return environment
+
+
+@cache
+def _compiled_templates() -> "BytecodeCache":
+    """What templates were compiled to in this process, by their file and text."""
+    from jinja2 import BytecodeCache
+
+    class Compiled(BytecodeCache):
+        def __init__(self) -> None:
+            self.codes: dict[tuple[str, str], CodeType] = {}
+
+        def load_bytecode(self, bucket: "Bucket") -> None:
+            bucket.code = self.codes.get((bucket.key, bucket.checksum))
+
+        def dump_bytecode(self, bucket: "Bucket") -> None:
+            if bucket.code is not None:
+                self.codes[bucket.key, bucket.checksum] = bucket.code
+
+    return Compiled()
 
 
 def _plain_in(language: Language) -> Callable[[Any], Any]:
