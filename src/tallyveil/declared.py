@@ -47,7 +47,7 @@ class Declared:
 class Content(BaseModel):
     """Base of the declaration of plain data that is used as it was read: nothing is converted, every key is known."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
 
 class ContentInPart(Content, extra="ignore"):
