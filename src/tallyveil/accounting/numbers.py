@@ -321,7 +321,8 @@ def count_of(value: int, where: str, least: int = 1, most: int | None = None) ->
     Raises:
         BudgetError: it is no whole number, below the least or above the most.
     """
-    number = exact_value(value)
+    # An int is compared as it is: events are made by the hundred, and comparing fractions takes five times as long.
+    number = value if type(value) is int else exact_value(value)
     # A multiplicity that was cut to a whole number would cost too little: refuse, do not round.
     if number is None or number.denominator != 1 or number < least:
         raise BudgetError(

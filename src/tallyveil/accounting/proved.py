@@ -13,7 +13,6 @@ Epsilon at a delta by the accountants that papers and regulations use, side by s
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -195,10 +194,14 @@ def _steps(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
     noise = [step for step in steps if isinstance(step, DiscreteGaussian | DiscreteLaplace)]
     if len(noise) < len(steps):
         return steps
-    counted: Counter[DiscreteGaussian | DiscreteLaplace] = Counter()
+    alike: dict[tuple[type, Fraction, int], list[DiscreteGaussian | DiscreteLaplace]] = {}
     for step in noise:
-        counted[replace(step, multiplicity=1)] += step.multiplicity
-    return tuple(replace(step, multiplicity=counted[step]) for step in sorted(counted, key=repr))
+        parameter = step.variance if isinstance(step, DiscreteGaussian) else step.scale
+        alike.setdefault((type(step), parameter, step.sensitivity), []).append(step)
+    counted = (
+        replace(steps[0], multiplicity=sum(step.multiplicity for step in steps)) for steps in alike.values()
+    )
+    return tuple(sorted(counted, key=repr))
 
 
 def _each_step(event: PrivacyEvent) -> Iterator[PrivacyEvent]:
