@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.files.finished import LOG, PROGRAMME
 from tallyveil.files.manifest import Manifest, ReleaseKind
-from tallyveil.files.manifest_files import read_manifest, write_manifest
+from tallyveil.files.manifest_files import read_manifest, write_manifest, written_manifest
 from tallyveil.files.marks import Marks, marks_of
 from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.products.dhc.public.programme_file import read_programme, stated_programme
@@ -257,7 +257,8 @@ def write_page(release: Path) -> Path:
     """
     if (release / PROGRAMME).is_file():
         return PROGRAMME_FILE.page(release)
-    return PRODUCTS[read_manifest(release).kind].page(release)
+    # Its product reads the manifest again, and holds it to the ledger.
+    return PRODUCTS[written_manifest(release).kind].page(release)
 
 
 def publish_clean(release: Path) -> tuple[Path, ...]:
