@@ -492,9 +492,11 @@ def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Sp
             # A table in which all counts are zero has an empty part.
             continue
         # Each part ends with some geounit, and the next one must begin right behind it.
-        last = int(spine.locate(level, frame["geocode"][-1:])[0])
-        rows = (begin, last + 1)
-        if last < begin or not table_part_agrees(frame, counts, group, codes, rows, zeros=zeros):
+        geocodes = frame["geocode"]
+        last = codes.index_of(geocodes[-1]) if geocodes.dtype == codes.dtype else None
+        if last is None or last < begin:
+            return False
+        if not table_part_agrees(frame, counts, group, codes, (begin, last + 1), zeros=zeros):
             return False
         begin = last + 1
     # Whoever stands after the last row has, where zeros are left out, nobody; else must not be left out.
