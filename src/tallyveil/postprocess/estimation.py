@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from threadpoolctl import threadpool_limits
+
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.files.checks import Part
@@ -165,8 +167,10 @@ class Estimation:
             StoreError: a file cannot be written or read.
         """
         passes = self._passes()
-        # Counts of every geolevel stay in memory from here on; tables and checks need all of them.
-        counts = self._by_geolevel(run) if passes is None else passes.release(run)
+        # One BLAS thread: with more, the order of summation depends on the machine (docs/decisions/0001).
+        with threadpool_limits(limits=1, user_api="blas"):
+            # Counts of every geolevel stay in memory from here on; tables and checks need all of them.
+            counts = self._by_geolevel(run) if passes is None else passes.release(run)
         publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
         # Parts of the checks are cut by sizes of files, which this process knows from its counts.
         self._parts = self.final_checks.parts(counts) if run.executor.is_remote else []

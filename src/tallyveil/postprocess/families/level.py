@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from tallyveil.arrays import Bools, Floats, Integers, NarrowArray
 from tallyveil.budget.allocation import Allocation
@@ -502,11 +501,9 @@ def estimate_level(
         ConstraintError: a family has no solution.
         SolverError: a family's answer could not be certified.
     """
-    # One BLAS thread: with more, the order of summation depends on the machine (docs/decisions/0001).
-    with threadpool_limits(limits=1, user_api="blas"):
-        if above is None:
-            return _estimate_roots(builder, observer, folders.unsolved)
-        outcomes = _estimate_chunks(builder, above, observer, executor, keep, folders)
+    if above is None:
+        return _estimate_roots(builder, observer, folders.unsolved)
+    outcomes = _estimate_chunks(builder, above, observer, executor, keep, folders)
     return joined_outcome(builder.geolevel, outcomes)
 
 

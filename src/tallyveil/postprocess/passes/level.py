@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from tallyveil.arrays import Floats, Int32s, Integers, NarrowArray
 from tallyveil.budget.allocation import Allocation
@@ -271,13 +270,9 @@ def estimate_pass(
     Raises:
         SolverError: a rounding failed its proof, which is a defect.
     """
-    # One BLAS thread: with more, the order of summation depends on the machine (docs/decisions/0001).
-    with threadpool_limits(limits=1, user_api="blas"):
-        parts = (
-            _roots(builder, observer)
-            if above is None
-            else _chunks(builder, above, number, observer, executor)
-        )
+    parts = (
+        _roots(builder, observer) if above is None else _chunks(builder, above, number, observer, executor)
+    )
     # Children follow each other in the order of chunks, so lengths alone give the offsets.
     offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))]).astype(
         np.int64
