@@ -175,6 +175,9 @@ class Threads:
             work: Does the chunk of a number.
             numbers: The chunks, in the order in which to begin them.
         """
+        if len(numbers) == 1:  # a thread would only be waited for
+            yield numbers[0], work(numbers[0])
+            return
         with ThreadPoolExecutor(max_workers=max(1, min(self.workers, len(numbers)))) as pool:
             # All chunks are submitted at once; the pool begins them in this order, so the longest should come first.
             running = {pool.submit(work, number): number for number in numbers}
