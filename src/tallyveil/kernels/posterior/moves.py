@@ -4,11 +4,16 @@ The state is a table of whole counts x[block, cell]; a *block* is a geounit of t
 
     prior(x) * product over noisy answers of  P(noise = measurement - answer of x),    where x is within its limits.
 
-**A move** takes two places, (b, c) and (b2, c2), and shifts k persons from the second to the first, where k is drawn
-from its conditional law on a window of WINDOW + 1 neighbouring values. The window is laid at random around the present
-state: each of its values is equally often the present one. So each state of a window proposes this window with the same
-probability, and a draw from the law on it leaves the law of the state as it is (a Gibbs step). Limits and zeros cut the
-window in the same way from each of its states.
+**A move** takes two places, (b, c) and (b2, c2), and shifts k persons from the second to the first, where k is one of
+WINDOW + 1 neighbouring values. This window is laid at random around the present state: each of its values is equally
+often the present one. So each state of a window proposes this window with the same probability, and a step that leaves
+the conditional law on the window as it is leaves that of the state as it is. Limits and zeros cut the window in the
+same way from each of its states.
+
+In this step, the values of the window have arcs of a circle, in proportion to their probabilities. A point is drawn in
+the arc of the present value, and the value whose arc has the opposite point is the next one. If the present value has
+the conditional law, then its point has the uniform law on the circle, and so has the opposite point. A draw without
+regard to the present value (a Gibbs step) would stay near it more often (over-relaxation, Neal 1995).
 
 **The likelihood** needs only the residuals (answer - measurement) of the answers that the move changes. With Gaussian
 noise and w = 1 / sigma^2 the logarithm changes by -w ((r + k)^2 - r^2) / 2; with Laplace noise of scale s by -(|r + k|
@@ -526,7 +531,10 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
     b, c, b2, c2 = places
     group = problem.steps.group
     weights, slopes = state.weights, state.slopes
-    low = -int(rng.random() * (WINDOW + 1))
+    # A random number between 0 and WINDOW + 1: its whole part lays the window, the rest draws the point.
+    level = rng.random() * (WINDOW + 1)
+    low = -int(level)
+    level += low
     low, high = _window(problem, state, low, low + WINDOW, places)
     if low >= 0 and high <= 0:
         return
@@ -539,8 +547,9 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
     gaussian = problem.answers.gaussian
     # Cut slopes no longer fall by the same from one shift to the next: each is then computed by itself.
     is_steep = gaussian and abs(slope) > MOST_SLOPE
-    likelier, falls = np.exp(min(max(slope, -MOST_SLOPE), MOST_SLOPE)), np.exp(-fall)
     n = high - low
+    likelier = np.exp(min(max(slope, -MOST_SLOPE), MOST_SLOPE))
+    falls = np.exp(-fall) if n > 1 else 1.0
     tops, bottoms, tops2, bottoms2 = state.factors
     m = _factors(problem, state, prior, (b, c), step, tops, bottoms)
     m2 = 0
@@ -609,7 +618,12 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
             weight = 1.0
         weights[i + 1] = weight
         total += weight
-    level = rng.random() * total - weights[0]
+    # A point in the arc of the present shift, and then the opposite one.
+    level *= weights[-low]
+    for i in range(-low):
+        level += weights[i]
+    level += 0.5 * total if level < 0.5 * total else -0.5 * total
+    level -= weights[0]
     i = 0
     while level >= 0.0 and i < n:
         i += 1

@@ -18,12 +18,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, IntegerRows, Integers, WordRows
-from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.compiled import hot, internal, njit
 from tallyveil.kernels.posterior.moves import WORD, lowest
 
 LEAST_SHARE: Final = 1e-30
 """Smaller shares are raised to this, so that logarithms and ratios stay finite. It is too small to matter: twice as
 much would change probabilities by 1e-30."""
+
+
+SHORT: Final = 12
+"""Factors of a product that takes less time than two logarithms of the Gamma function."""
 
 
 class Groups(NamedTuple):
@@ -86,6 +90,17 @@ def entries_of(counts: IntegerRows) -> Entries:
     )
 
 
+@hot
+def _log_rising(w: float, n: int) -> float:
+    """Logarithm of w (w + 1) ... (w + n - 1)."""
+    if n > SHORT:
+        return float(lgamma(n + w) - lgamma(w))
+    product = w
+    for i in range(1, n):
+        product *= w + i
+    return float(np.log(product))
+
+
 @internal
 def _n_tables(rng: Any, n: int, weight: float) -> int:
     """Tables at which n persons sit, where the group's expected weight is `weight`."""
@@ -128,14 +143,14 @@ def log_divisions(
             if p >= 0 and old[p] != new[p]:
                 whole[p] += n
                 w, w_new = old[p] * mean[above[u], g] + added[g], new[p] * mean[above[u], g] + added[g]
-                logs[p] += lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w)
+                logs[p] += _log_rising(w_new, n) - _log_rising(w, n)
         for entry in range(entries.begin[u], entries.begin[u + 1]):
             p = parent[entries.column[entry]]
             n = whole[p] if p >= 0 else np.int64(0)
             if n > 0:
                 whole[p] = 0
                 before, after = old[p] + besides[p], new[p] + besides[p]
-                logs[p] += lgamma(after) - lgamma(n + after) - lgamma(before) + lgamma(n + before)
+                logs[p] += _log_rising(before, n) - _log_rising(after, n)
     return logs
 
 
@@ -222,10 +237,10 @@ def log_classes(
             for k in range(classes.size):
                 a = classes[k]
                 if columns[0] <= g < columns[1]:
-                    logs[b, k] += lgamma(a) - lgamma(n + a)
+                    logs[b, k] -= _log_rising(a, n)
                 elif columns[1] <= g < columns[2]:
                     w = a * mean[family[b], g]
-                    logs[b, k] += lgamma(n + w) - lgamma(w)
+                    logs[b, k] += _log_rising(w, n)
     return logs
 
 

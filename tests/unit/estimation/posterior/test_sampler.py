@@ -11,7 +11,6 @@ from tests.oracles.posterior import drawn_counts, drawn_parameters, log_likeliho
 from tests.samples import nightly
 
 from tallyveil.estimation.intervals.model import LevelModel
-from tallyveil.estimation.posterior import chain as chain_module
 from tallyveil.estimation.posterior import sampling
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.covariates import Covariates
@@ -136,8 +135,7 @@ def distance(visits, problem, states, parameters):
     ],
     ids=["Gaussian, five geolevels", "a covariate", "Laplace"],
 )
-def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweeps, numbers, monkeypatch):
-    monkeypatch.setattr(chain_module, "RARE", 0.3)  # of four cells, two are rare
+def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweeps, numbers):
     problem = problem_of(blocks, 3, gaussian=gaussian, numbers=numbers)
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
@@ -217,6 +215,24 @@ def test_moves_are_those_of_a_look_at_every_pair(row, attribute):
         assert (quick.counts() == slow.counts()).all()
     assert (quick.counts() != start).any()
     assert (quick.state.filled == bits_of(quick.state.people > 0)).all()
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_people_are_shifted_as_often_as_their_law_says(gaussian):
+    """One move, again and again. Rules that go to the opposite of another point than one of the present table, or to
+    another place than the opposite, give shares that are 0.07 to 0.9 away.
+    """
+    problem = problem_of(["1111", "1112"], 12, gaussian=gaussian, precision=0.1, seed=3)
+    states = [np.array([[n, 1, 0, 1], [8 - n, 0, 0, 2]], np.int32) for n in range(9)]
+    chain = Chain.begin(problem, 5, 0, states[0])
+    weights = np.array([log_prior(problem, chain.parameters, x) + log_likelihood(problem, x) for x in states])
+    law = np.exp(weights - weights.max()) / np.exp(weights - weights.max()).sum()
+    arguments = (problem.kernel, kernel_prior(problem, chain.parameters), chain.state)
+    rng, visits = np.random.default_rng(5), np.zeros(9)
+    for _ in range(3_000):
+        moves.shift(rng, *arguments, moves.Places(0, 0, 1, 0))
+        visits[chain.counts()[0, 0]] += 1
+    assert np.abs(visits / visits.sum() - law).max() < 0.02
 
 
 @pytest.mark.parametrize("gaussian", [True, nightly(False)])
