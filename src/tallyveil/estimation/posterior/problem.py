@@ -169,7 +169,7 @@ class PosteriorProblem:
             np.bincount(tract[self.is_free & ~is_vacant], minlength=n).astype(np.int32),
             np.empty(WINDOW + 1),
             np.empty(WINDOW),
-            np.empty((4, len(steps.group))),
+            np.empty((2, 3, len(steps.group))),
             np.empty_like(filled[0]),
         )
 

@@ -51,7 +51,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Bools, FloatRows, Floats, Int32Rows, Int32s, Integers, WordRows, Words
+from tallyveil.arrays import (
+    Bools,
+    FloatBlocks,
+    FloatRows,
+    Floats,
+    Int32Rows,
+    Int32s,
+    Integers,
+    WordRows,
+    Words,
+)
 from tallyveil.kernels.compiled import hot, njit, uncounted
 from tallyveil.kernels.vectors import set_to
 
@@ -201,7 +211,7 @@ class State(NamedTuple):
         occupied: Occupied ones, without those that limits hold occupied.
         weights: Room for the weights of a window.
         slopes: Room for what Laplace noise adds to the logarithms of neighbouring ones.
-        factors: Room for the factors of the prior's ratios; shape (4, steps).
+        factors: Room for the factors of the prior's ratios at both places; shape (2, 3, steps).
         chosen: Room for the bits of the cells that a pair of blocks, or of levels, moves people of; shape (words,).
     """
 
@@ -213,7 +223,7 @@ class State(NamedTuple):
     occupied: Int32s
     weights: Floats
     slopes: Floats
-    factors: FloatRows
+    factors: FloatBlocks
     chosen: Words
 
 
@@ -325,28 +335,29 @@ def _factors(
     prior: Prior,
     place: tuple[int, int],
     step: int,
-    top: Floats,
-    bottom: Floats,
+    factors: FloatRows,
 ) -> int:
     """Numbers from which the prior's ratio with one person more in a place (block and cell) follows. With k persons
-    more than now it is the product of top + k over the product of bottom + k, for sizes above 0 and but for `rise`.
-    Returns how many there are of each.
+    more than now it is the product of persons + k + weight over the product of bottom + k, for sizes above 0 and but
+    for `rise`. Persons, weights and bottoms are the rows of `factors`. Persons and weights are apart, since a sum of
+    both would lose weights below 1e-16, and the ratio be 0 or infinite. Returns how many there are of each.
 
     Factors of steps before `step` are left out: there, the other place of the move is in the same group.
     """
     b, c = place
     steps, family, row = problem.steps, problem.tree.family[b], prior.row[b]
     last = steps.group.shape[0]
+    persons, weight, bottom = factors
     j = 0
     if step == 0:
-        top[0] = state.people[b, 0] + prior.shape
+        persons[0], weight[0] = state.people[b, 0], prior.shape
         j = 1
     for i in range(max(step, 1), last):
         parent, group = steps.group[i - 1, c], steps.group[i, c]
         a, share = prior.concentration[parent], prior.mean[row, group]
         if i == steps.classed:
             a, share = prior.block_concentration[b], prior.mean[family, group]
-        top[j] = state.people[b, group] + a * share
+        persons[j], weight[j] = state.people[b, group], a * share
         # The first group that differs has the same parent in both places, where nothing changes.
         if j > 0:
             bottom[j - 1] = state.people[b, parent] + a
@@ -550,8 +561,9 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
     n = high - low
     likelier = np.exp(min(max(slope, -MOST_SLOPE), MOST_SLOPE))
     falls = np.exp(-fall) if n > 1 else 1.0
-    tops, bottoms, tops2, bottoms2 = state.factors
-    m = _factors(problem, state, prior, (b, c), step, tops, bottoms)
+    factors, factors2 = state.factors
+    (persons, added, bottoms), (persons2, added2, bottoms2) = factors, factors2
+    m = _factors(problem, state, prior, (b, c), step, factors)
     m2 = 0
     scale = 1.0
     is_edge = False
@@ -577,17 +589,17 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
             else:
                 vacant2, occupied2 = state.vacant[tract2] - was_empty, state.occupied[tract2] + was_empty
     if b2 != NOWHERE:
-        m2 = _factors(problem, state, prior, (b2, c2), step, tops2, bottoms2)
+        m2 = _factors(problem, state, prior, (b2, c2), step, factors2)
     weight = total = weights[0] = 1.0
     for i in range(n):
         k = float(low + i)
         top, bottom = scale, 1.0
         for j in range(m):
-            top *= tops[j] + k
+            top *= persons[j] + k + added[j]
             bottom *= bottoms[j] + k
         for j in range(m2):
             top *= bottoms2[j] - 1.0 - k
-            bottom *= tops2[j] - 1.0 - k
+            bottom *= persons2[j] - 1.0 - k + added2[j]
         if is_edge:
             top *= _size_factor(problem, prior, b, size + i, vacant, occupied)
             if size + i == 0:

@@ -295,6 +295,21 @@ def test_very_precise_measurements_hold_the_chain_at_their_table(gaussian):
         assert (chain.counts() == truth).all()
 
 
+@pytest.mark.parametrize("race", [0, 1])
+def test_shares_too_small_to_be_seen_beside_one_person_leave_ratios_finite(race):
+    """In a country of some hundred families, a share below 1e-16 is drawn now and then."""
+    start = np.array([[0, 3, 0, 2], [0, 1, 0, 0], [0, 9, 0, 1], [0, 1, 0, 1]], np.int32)
+    start, empty = np.roll(start, -race, axis=1), [race, 2 + race]
+    problem = problem_of(["1111", "1112", "1121", "1211"], start.sum())
+    chain = Chain.begin(problem, 5, 0, start)
+    chain.parameters.shares[0][:, problem.kernel.steps.group[1:, empty]] = 1e-20
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        chain.move(rng)
+        assert not chain.counts()[:, empty].any()
+    assert (chain.counts() != start).any()
+
+
 @pytest.mark.parametrize(("query", "families"), [("total", 4), ("children", 3)])
 def test_only_limits_of_everybody_tell_open_totals_apart(query, families):
     """A query of one answer may leave people out; no limit of it then means group quarters."""
