@@ -150,7 +150,7 @@ def log_divisions(
             if n > 0:
                 whole[p] = 0
                 before, after = old[p] + besides[p], new[p] + besides[p]
-                logs[p] += _log_rising(before, n) - _log_rising(after, n)
+                logs[p] += _log_rising(before, int(n)) - _log_rising(after, int(n))
     return logs
 
 
