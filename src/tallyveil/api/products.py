@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.files.finished import LOG, PROGRAMME
+from tallyveil.files.finished import LOG, PROGRAMME, refuse_unfinished
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, write_manifest, written_manifest
 from tallyveil.files.marks import Marks, marks_of
@@ -257,6 +257,8 @@ def write_page(release: Path) -> Path:
     """
     if (release / PROGRAMME).is_file():
         return PROGRAMME_FILE.page(release)
+    # A manifest beside a key may be half written; that the run must be finished is then what helps.
+    refuse_unfinished(release)
     # Its product reads the manifest again, and holds it to the ledger.
     return PRODUCTS[written_manifest(release).kind].page(release)
 

@@ -539,10 +539,11 @@ def _place(folder: Path) -> Path:
 @cache
 def _name_of_numba(file: str) -> str:
     """How numba names the folder with the code of a file, which it does by the place of the file."""
-    # numba says the name for any function of that file, and makes a folder for it.
+    # numba says the name for any function of that file, and makes a folder for it, which is removed at once: it would
+    # stay behind a process that is killed.
     function = FunctionType((lambda: None).__code__.replace(co_filename=file), {})
-    with _folders:
-        before, _config.CACHE_DIR = _config.CACHE_DIR, _copies().name
+    with _folders, TemporaryDirectory(prefix="tallyveil-kernels-") as temporary:
+        before, _config.CACHE_DIR = _config.CACHE_DIR, temporary
         try:
             return Path(str(numba.njit(cache=True)(function).stats.cache_path)).name
         finally:
