@@ -106,6 +106,7 @@ def test_a_quick_walk_ends_at_the_optimum(way, alike):
 
 @settings(max_examples=12)
 @example(99_999, 121, 12, ["exact", "exact"], True)  # takes two rounds
+@example(2_946, 90, 22, ["exact", "close"], False)  # takes three
 @given(
     st.integers(0, 10**6),
     st.integers(90, 140),
@@ -114,10 +115,10 @@ def test_a_quick_walk_ends_at_the_optimum(way, alike):
     st.booleans(),
 )
 def test_any_family_of_many_children_is_certified(seed, n_children, n_cells, ways, alike):
-    """The quick walk may fail, and seldom the usual one after it: then a second round must end it."""
+    """The quick walk may fail, and seldom the usual one after it: then later rounds with longer walks must end it."""
     _, rounds, steps = check(many_children(seed, n_children, n_cells, tuple(ways), alike))
-    assert rounds <= 2
-    assert steps <= rounds * (FULL_SWAPS + QUICK_SWAPS + FULL_SWAPS + SINGLE_SWAPS)
+    usual_walks = sum(FULL_SWAPS + (SINGLE_SWAPS << attempt) for attempt in range(rounds))
+    assert steps <= FULL_SWAPS + QUICK_SWAPS + usual_walks
 
 
 @pytest.mark.parametrize("few", [False, True])
