@@ -27,6 +27,7 @@ from tallyveil.schema.counts import (
     ENTRIES_AT_ONCE,
     PublicCounts,
     TripletSum,
+    entries_of_rows,
     row_ranges,
     sum_triplets,
     sums_between,
@@ -676,10 +677,8 @@ def _read(root: Path, name: str, manifest: Manifest) -> _File | None:
 
 def _in_order(counts: PublicCounts, order: np.ndarray) -> PublicCounts:
     """The same counts, with the geounits in another order."""
-    lengths = np.diff(counts.offsets)[order]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    # For each entry its old place: the start of its geounit's old row, counted on from its new one.
-    entries = np.repeat(counts.offsets[:-1][order] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+    offsets = np.concatenate([[0], np.cumsum(np.diff(counts.offsets)[order])])
+    entries = entries_of_rows(counts.offsets, order)
     return PublicCounts(counts.geolevel, offsets, counts.cells[entries], counts.counts[entries])
 
 

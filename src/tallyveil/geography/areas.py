@@ -24,6 +24,7 @@ from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.geometry import Geometry
 from tallyveil.geography.optimise import OptimisedSpine
 from tallyveil.geography.spine import Geocodes, GeounitShares, Spine, geocodes_of
+from tallyveil.schema.counts import entries_of_rows
 
 
 class Deviation(NamedTuple):
@@ -193,12 +194,8 @@ def geounits_as_entities(spine: Spine, level: int) -> EntityFamily:
     codes, offsets = spine.geocodes[level].text, spine.finest_offsets(level)
     # A family's names are sorted by code point, and a spine's need not be: siblings are sorted only within a parent.
     order = codes.arg_sort().to_numpy().astype(np.int64)
-    sizes = np.diff(offsets)[order]
-    begin: Integers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    n_finest = spine.n_geounits(spine.finest)
-    # Members run in steps of 1 from each geounit's first row; `begin` is taken off where the running number starts
-    # again.
-    members = np.arange(n_finest, dtype=np.int64) + np.repeat(offsets[:-1][order] - begin[:-1], sizes)
+    begin: Integers = np.concatenate([[0], np.cumsum(np.diff(offsets)[order])]).astype(np.int64)
+    members, n_finest = entries_of_rows(offsets, order), spine.n_geounits(spine.finest)
     return EntityFamily(
         spine.geolevels[level], tuple(codes.gather(order).to_list()), begin, members, n_finest
     )

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError, SolverError
 from tallyveil.geography.spine import Spine
-from tallyveil.schema.counts import sums_between
+from tallyveil.schema.counts import entries_of_rows, sums_between
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.off_spine_distance import TouchedGeounits
@@ -450,10 +450,7 @@ def _wanted(
 
 
 def _untouched_children(spine: Spine, level: int, parents: Integers, touched: Integers) -> Integers:
-    offsets = spine.child_offsets[level - 1]
-    counts = offsets[parents + 1] - offsets[parents]
-    first = np.repeat(offsets[parents] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-    children = first + np.arange(int(counts.sum()), dtype=np.int64)
+    children = entries_of_rows(spine.child_offsets[level - 1], parents)
     return np.setdiff1d(children, touched, assume_unique=True)
 
 

@@ -137,6 +137,15 @@ def places_in(listed: NDArray[Any], values: NDArray[Any]) -> tuple[Integers, NDA
     return place, listed[place] == values
 
 
+def entries_of_rows(offsets: Integers, rows: Integers) -> Integers:
+    """The numbers of the entries of some rows, one row after another: those of row r begin at `offsets[r]`; int64."""
+    lengths = offsets[rows + 1] - offsets[rows]
+    # The start of each entry's row, plus how far it is into the row.
+    begins = np.cumsum(lengths) - lengths
+    entries: Integers = np.arange(int(lengths.sum())) + np.repeat(offsets[rows] - begins, lengths)
+    return entries
+
+
 def sums_between(offsets: Integers, values: NDArray[Any]) -> Integers:
     """Sums of consecutive rows of integers: sum i is of the rows `offsets[i]:offsets[i + 1]`; int64."""
     # Running sums in int64, from which each sum is one difference: rows of any length cost the same, and all is exact.
@@ -238,11 +247,8 @@ def sum_members(
     for start, stop in row_ranges(area_offsets, ENTRIES_AT_ONCE // 8):
         rows = members[area_offsets[start] : area_offsets[stop]]
         owner = np.repeat(np.arange(start, stop), np.diff(area_offsets[start : stop + 1]))
-        lengths = offsets[rows + 1] - offsets[rows]
-        ends = np.cumsum(lengths)
-        # For each entry its place in `cells`: the start of its row, plus how far it is into the row.
-        places = np.arange(int(lengths.sum())) + np.repeat(offsets[rows] - ends + lengths, lengths)
-        total.add(np.repeat(owner, lengths), cells[places], counts[places])
+        entries = entries_of_rows(offsets, rows)
+        total.add(np.repeat(owner, offsets[rows + 1] - offsets[rows]), cells[entries], counts[entries])
     return total.finish()
 
 

@@ -49,7 +49,7 @@ from tallyveil.postprocess.passes.level import PassOutcome
 from tallyveil.postprocess.passes.part_limits import PartLimits
 from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer
-from tallyveil.schema.counts import PublicCounts, TripletSum, places_in
+from tallyveil.schema.counts import PublicCounts, TripletSum, entries_of_rows, places_in
 from tallyveil.schema.nested_queries import determines, meet, representative_cells
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
@@ -99,9 +99,8 @@ class PartAnswers:
             columns: Numbers of columns.
         """
         terms = np.diff(self.begin)[columns]
-        first = np.concatenate([[0], np.cumsum(terms)])
-        entries = np.repeat(self.begin[columns] - first[:-1], terms) + np.arange(int(first[-1]))
-        wanted = self.answers[entries]
+        begins = np.cumsum(terms) - terms
+        wanted = self.answers[entries_of_rows(self.begin, columns)]
         # The source wants answers in ascending order; they are put back by column below.
         order = np.argsort(wanted, kind="stable")
         column = np.repeat(np.arange(len(columns)), terms)[order]
@@ -113,7 +112,7 @@ class PartAnswers:
             noisy = source.measure(self.geolevel, self.query, start, stop, wanted[order])
             begin = slice(start - geounits.start, stop - geounits.start)
             # reduceat needs a run that is not empty for each column; `as_few_as` requires this of the rest.
-            sums[begin] = np.add.reduceat(noisy.values[:, by_column], first[:-1], axis=1)
+            sums[begin] = np.add.reduceat(noisy.values[:, by_column], begins, axis=1)
         return sums
 
 

@@ -44,6 +44,7 @@ from tallyveil.postprocess.passes.class_division import (
 )
 from tallyveil.postprocess.passes.exact_groups import FirstGroups
 from tallyveil.postprocess.passes.groups import FixedGroups, PassGroupCounts
+from tallyveil.schema.counts import entries_of_rows
 from tallyveil.schema.nested_queries import common_groups, counts_all_of, representative_cells
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
@@ -305,11 +306,9 @@ def _sums_of_groups(
     """Sums of the counts of groups in some geounits, shape (geounits, sums)."""
     (groups,) = known.queries
     sum_of_group = sums.answers_of(representative_cells(groups, np.arange(groups.size)))
-    lengths = counts.offsets[geounits + 1] - counts.offsets[geounits]
-    first = np.cumsum(lengths) - lengths
-    entries = np.repeat(counts.offsets[geounits] - first, lengths) + np.arange(int(lengths.sum()))
+    entries = entries_of_rows(counts.offsets, geounits)
     added = np.zeros((len(geounits), sums.size), dtype=np.int64)
-    rows = np.repeat(np.arange(len(geounits)), lengths)
+    rows = np.repeat(np.arange(len(geounits)), counts.offsets[geounits + 1] - counts.offsets[geounits])
     np.add.at(added, (rows, sum_of_group[counts.groups[entries]]), counts.counts[entries])
     return added
 
