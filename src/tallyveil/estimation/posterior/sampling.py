@@ -11,6 +11,7 @@ grow with the sweeps. Draws are states of these segments, evenly spaced, as soon
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Final, TypeVar
@@ -238,9 +239,9 @@ class _Watched:
     ) -> "_Watched":
         """A chain that goes on: its randomness is a function of its number and of the sweep."""
         counts = held.counts.dense(0, problem.n_blocks, problem.schema.size).astype(np.int32)
-        chain = Chain(
-            problem, key, number, problem.state(counts), _writable(held.parameters), held.sweep, True
-        )
+        # A copy, since the arrays of an archive are read-only, which compiled code does not take.
+        parameters = deepcopy(held.parameters)
+        chain = Chain(problem, key, number, problem.state(counts), parameters, held.sweep, True)
         return cls(chain, about, list(held.segments))
 
     def halve(self) -> None:
@@ -331,25 +332,6 @@ def _results(running: Sequence[Future[Result]]) -> list[Result]:
     while wait(running, timeout=LISTENING).not_done:
         pass
     return [future.result() for future in running]
-
-
-def _writable(parameters: Parameters) -> Parameters:
-    """Parameters whose arrays compiled code may take: those of an archive are read-only."""
-    common = parameters.common
-    return Parameters(
-        replace(
-            common,
-            near=tuple(near.copy() for near in common.near),
-            concentration=common.concentration.copy(),
-            log_class_share=common.log_class_share.copy(),
-            facility=common.facility.copy(),
-            size_effects=common.size_effects.copy(),
-            empty_mean=common.empty_mean.copy(),
-        ),
-        tuple(shares.copy() for shares in parameters.shares),
-        parameters.block_class.copy(),
-        parameters.size_mean.copy(),
-    )
 
 
 def _learned(
