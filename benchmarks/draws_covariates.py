@@ -14,10 +14,9 @@ import sys
 import time
 
 import numpy as np
-from draws_facilities import DEVIATIONS, QUERIES, SCHEMA, Rows
+from draws_facilities import QUERIES, SCHEMA, measured
 from draws_states import KINDS, counts_of
 
-from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.covariates import Covariates
 from tallyveil.estimation.posterior.prior import averaged
@@ -40,15 +39,8 @@ def main(name: str, seed: int) -> None:
     truth = people.reshape(len(codes), -1)
     size = truth.sum(axis=1)
     spine = spine_from_prefixes(codes, ["State", "County", "Tract", "Group", "Block"], (2, 5, 11, 12, 15))
-    rng, values, levels = np.random.default_rng([9, seed]), {}, []
-    for number, deviations in enumerate(DEVIATIONS):
-        sums = np.add.reduceat(truth, spine.finest_offsets(number)[:-1], axis=0)
-        for query, deviation in zip(QUERIES, deviations, strict=True):
-            answers = query.apply_dense(sums)
-            noise = np.rint(rng.normal(0, deviation, answers.shape)).astype(np.int64)
-            values[number, query.name] = answers + noise
-        precisions = 1.0 / (np.array([deviations]) ** 2 + 1.0 / 12.0)
-        levels.append(LevelModel(spine.geolevels[number], tuple(QUERIES), precisions, ()))
+    rng = np.random.default_rng([9, seed])
+    levels, rows = measured(truth, spine, rng)
     homes = housing_units(size, facility, rng)
     total = np.full((1, 1), truth.sum(), np.int32)
     others = rng.permutation(homes)
@@ -62,9 +54,7 @@ def main(name: str, seed: int) -> None:
             Covariates.of(("first", "second")[: len(columns)], np.stack(columns, axis=1)) if columns else None
         )
         limits = [LimitRows(0, QUERIES[0], total, total)]
-        problem = posterior_problem(
-            SCHEMA, spine, levels, Rows(values), limits, covariates=known, gaussian=True
-        )
+        problem = posterior_problem(SCHEMA, spine, levels, rows, limits, covariates=known, gaussian=True)
         chain, begun = Chain.begin(problem, 3, 0, truth.astype(np.int32)), time.process_time()
         commons = []
         for _ in range(160):

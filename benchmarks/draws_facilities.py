@@ -17,6 +17,7 @@ from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
 from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.spine import Spine
 from tallyveil.schema.counts import LARGEST_INT32
 from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.synthetic.people import RACES
@@ -46,13 +47,9 @@ class Rows:
         return np.concatenate([self.values[level, query.name][start:stop] for query in queries], axis=1)
 
 
-def main(seed: int) -> None:
-    """Print the comparison of one state."""
-    kind = replace(KINDS["segregated"], units=(2, 4, 3, 20), facilities=0.03)
-    codes, people, facility = counts_of(kind, seed)
-    truth = people.reshape(len(codes), -1)
-    spine = spine_from_prefixes(codes, ["State", "County", "Tract", "Group", "Block"], (2, 5, 11, 12, 15))
-    rng, values, levels = np.random.default_rng([9, seed]), {}, []
+def measured(truth: np.ndarray, spine: Spine, rng: np.random.Generator) -> tuple[list[LevelModel], Rows]:
+    """Noisy answers about the counts of blocks, and their precisions at every geolevel."""
+    values, levels = {}, []
     for number, deviations in enumerate(DEVIATIONS):
         sums = np.add.reduceat(truth, spine.finest_offsets(number)[:-1], axis=0)
         for query, deviation in zip(QUERIES, deviations, strict=True):
@@ -61,6 +58,16 @@ def main(seed: int) -> None:
             values[number, query.name] = answers + noise
         precisions = 1.0 / (np.array([deviations]) ** 2 + 1.0 / 12.0)
         levels.append(LevelModel(spine.geolevels[number], tuple(QUERIES), precisions, ()))
+    return levels, Rows(values)
+
+
+def main(seed: int) -> None:
+    """Print the comparison of one state."""
+    kind = replace(KINDS["segregated"], units=(2, 4, 3, 20), facilities=0.03)
+    codes, people, facility = counts_of(kind, seed)
+    truth = people.reshape(len(codes), -1)
+    spine = spine_from_prefixes(codes, ["State", "County", "Tract", "Group", "Block"], (2, 5, 11, 12, 15))
+    levels, rows = measured(truth, spine, np.random.default_rng([9, seed]))
     total, size = np.full((1, 1), truth.sum(), np.int32), truth.sum(axis=1)
     units = np.where(size > 0, -(-size // 3), np.cumsum(size == 0) % 4 == 0)
     for name, largest in (("one law", LARGEST_INT32 - 1), ("two laws", LARGEST_INT32)):
@@ -69,7 +76,7 @@ def main(seed: int) -> None:
             LimitRows(0, QUERIES[0], total, total),
             LimitRows(spine.finest, QUERIES[0], np.zeros_like(upper), upper),
         ]
-        problem = posterior_problem(SCHEMA, spine, levels, Rows(values), limits, gaussian=True)
+        problem = posterior_problem(SCHEMA, spine, levels, rows, limits, gaussian=True)
         chain = Chain.begin(problem, 3, 0, truth.astype(np.int32))
         chain.run(80)
         drawn = []
