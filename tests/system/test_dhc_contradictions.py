@@ -2,14 +2,14 @@
 
 import polars as pl
 import pytest
-from tests.samples import nightly
 
 import tallyveil
 from tallyveil.api.beginning import write_country
 from tallyveil.errors import SchemaError
 
 
-@pytest.mark.parametrize("column", [*map(nightly, ("votingage", "hhgq"))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("column", ["votingage", "hhgq"])
 def test_columns_that_two_releases_count_by(tmp_path, column):
     """The redistricting data count by this column, and the DHC by the one that it follows from."""
     write_country(tmp_path / "dhc", blocks=5, schema="dhc", people=200, seed=5)

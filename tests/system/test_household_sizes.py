@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.outer_worlds import blocks
-from tests.samples import nightly
 from tests.size_worlds import SIZES, write_sized_programme
 
 import tallyveil
@@ -78,7 +77,8 @@ def test_sizes_add_up_in_every_block(made):
     assert np.array_equal(homes["vacant"], vacant)
 
 
-@pytest.mark.parametrize(("geolevel", "length"), [nightly("Town", 3), nightly("Region", 1)])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("geolevel", "length"), [("Town", 3), ("Region", 1)])
 def test_sizes_add_up_in_every_geounit_of_a_coarser_geolevel(made, tmp_path, geolevel, length):
     plan = plan_of(made, geolevel, ('geolevel = "Block"', f'geolevel = "{geolevel}"'))
     outcome = run_release(plan, tmp_path / "out", test_key=KEY, workers=1)

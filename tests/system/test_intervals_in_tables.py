@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
-from tests.samples import every, nightly
+from tests.samples import every
 
 from tallyveil.cli.main import main
 from tallyveil.errors import (
@@ -413,7 +413,7 @@ def test_planned_intervals_that_were_killed_are_finished_by_the_run(edit, tmp_pa
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("killed_in", [nightly("make_intervals"), "write_manifest"])
+@pytest.mark.parametrize("killed_in", ["make_intervals", "write_manifest"])
 def test_tables_that_somebody_changed_after_a_kill_are_refused(edit, tmp_path, monkeypatch, killed_in):
     """Before any table was exchanged, and after all were. Restored, the same command finishes the run."""
     plan, out = load_plan(edit("[outputs]", '[outputs]\nintervals = "9/10"')), tmp_path / "out"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.samples import nightly
 
 from tallyveil.errors import (
     BudgetError,
@@ -107,7 +106,7 @@ def test_names_that_look_alike_have_files_of_their_own(edit, small_release, tmp_
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", [*map(nightly, ("rel[1]", "[!x", "~", "%2E")), "q?*{a}"])
+@pytest.mark.parametrize("name", ["rel[1]", "[!x", "~", "%2E", "q?*{a}"])
 def test_a_folder_with_a_strange_name_is_a_folder(small_release, tmp_path, name):
     assert not release(small_release, tmp_path / name).already_finished
     assert release(small_release, tmp_path / name).already_finished

@@ -9,7 +9,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.samples import nightly
 
 from tallyveil.api.beginning import write_country
 from tallyveil.cli.measurements import import_files
@@ -315,7 +314,7 @@ def test_what_is_wrong_with_the_files_is_named(published, tmp_path, harm):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("number", [nightly(3), 6, nightly(9)])
+@pytest.mark.parametrize("number", [3, 6, 9])
 def test_killed_at_any_write_the_import_goes_on(units, tmp_path, killed_at, number):
     whole = read_manifest(imported(units / "published", tmp_path / "whole"))
     out = tmp_path / "killed"

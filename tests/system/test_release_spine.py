@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.reserve_spine import entities_of
-from tests.samples import nightly
 
 import tallyveil.storage.write as writing
 from tallyveil.compare.attack_job import attack
@@ -229,7 +228,7 @@ def test_attacks_succeed_on_a_release_with_an_epsilon_of_1000_on_the_same_spine(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("number", [nightly(9), 20, nightly(45)])
+@pytest.mark.parametrize("number", [9, 20, 45])
 def test_killed_and_resumed_is_the_same_release(spine_release, outcome_once, tmp_path, killed_at, number):
     plan, out = load_plan(spine_release), tmp_path / "killed"
     assert killed_at(number, lambda: run_release(plan, out, test_key=KEY))

@@ -381,7 +381,7 @@ def test_the_total_of_one_region_in_two_parts_is_exact(release, tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("shape", [nightly("none inside"), "one block inside", nightly("whole regions")])
+@pytest.mark.parametrize("shape", ["none inside", "one block inside", "whole regions"])
 def test_regions_of_one_part_and_parts_without_people(release, tmp_path, shape):
     folder = release.parent
     frame = pl.read_parquet(folder / "entities.parquet")

@@ -184,10 +184,7 @@ def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("before", "first"),
-    [
-        (True, 1),
-        *(pytest.param(*case, marks=pytest.mark.nightly) for case in [(True, 2), (False, 2), (False, 1)]),
-    ],
+    [(True, 1), (True, 2), (False, 2), (False, 1)],
 )
 def test_killed_at_every_write(inputs: tuple[Path, Path], tmp_path, killed_at, before, first):
     """At each second write."""

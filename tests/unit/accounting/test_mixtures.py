@@ -193,7 +193,7 @@ def many_deltas(event: MixtureOfGaussians, epsilons: np.ndarray, added: bool) ->
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("event", few(1, MIXTURES[:3]))
+@pytest.mark.parametrize("event", MIXTURES[:3])
 def test_two_answers_by_the_second_one_given_the_first(event) -> None:
     """delta of two answers is the mean of that of the second one at epsilon less the first loss."""
     twice = MixtureOfGaussians(event.variance, event.sensitivities, event.probabilities, 2)

@@ -21,7 +21,7 @@ from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, NormalLoss, m
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "factors",
-    [pytest.param(((600, 2, 30), (700, 1, 30)), marks=pytest.mark.nightly), ((20, 1, 100), (31, 1, 80))],
+    [((600, 2, 30), (700, 1, 30)), ((20, 1, 100), (31, 1, 80))],
 )
 def test_the_bracket_meets_the_one_from_all_knots(factors) -> None:
     law = merged(tuple(GaussianLoss(Fraction(v), k, n) for v, k, n in factors))

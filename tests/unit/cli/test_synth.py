@@ -78,7 +78,7 @@ def test_several_states_have_the_us_above_them_where_a_preset_does(tmp_path, sch
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("states", "root"), [nightly(1, "State"), (3, "US")])
+@pytest.mark.parametrize(("states", "root"), [(1, "State"), (3, "US")])
 def test_the_programme_of_the_dhc_can_be_planned(tmp_path, states, root):
     *_, programme = write_country(tmp_path, blocks=300, states=states, schema="dhc")
     plan = load_programme(programme, tmp_path / "out")

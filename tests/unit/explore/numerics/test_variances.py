@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.samples import few
 from tests.unit.estimation.intervals.test_against_dense import features, random_model, with_exact_sums
 from tests.unit.explore.nodes import node_needed
 from tests.unit.explore.numerics.in_node import ask_node, floats
@@ -82,7 +81,7 @@ def agree(found, wanted):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("which", few(1, MODELS))
+@pytest.mark.parametrize("which", MODELS)
 def test_districts_and_geounits_are_those_of_python(which, tmp_path):
     models = [make() for make in MODELS[which]]
     rng = np.random.default_rng(len(which))

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.samples import few
 
 from tallyveil.estimation.intervals import upward
 from tallyveil.estimation.problem import UNBOUNDED
@@ -86,14 +85,11 @@ def peak_of(plan, hierarchies, constraints):
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("queries", "differ", "called"),
-    few(
-        1,
-        [
-            (PLAIN, False, "full"),
-            (PLAIN, True, "full, without the zeros of bounds"),
-            (CROSSING, False, "query by query"),
-        ],
-    ),
+    [
+        (PLAIN, False, "full"),
+        (PLAIN, True, "full, without the zeros of bounds"),
+        (CROSSING, False, "query by query"),
+    ],
 )
 def test_many_cells_stay_within_the_prediction(tmp_path, monkeypatch, queries, differ, called):
     """110,592 cells. Beside libraries and counts, a plan predicts the work on a piece and what the sweep needs."""
