@@ -202,7 +202,6 @@ def _share_of_total(
     mechanism: Mechanism, gamma: Fraction, least: Fraction, margin: int, cells: tuple[int, ...]
 ) -> Fraction:
     """The least budget of a group, of at least `least`, at which its total has a margin with each number of cells."""
-    _require_margin(margin)
     # What normal noise would need; only where the search begins.
     precision, g, n = (1.96 / margin) ** 2, float(gamma), max(cells, default=1)
     if mechanism is Mechanism.DISCRETE_GAUSSIAN:
