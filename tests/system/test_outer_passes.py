@@ -1,5 +1,6 @@
 """Whole releases with outer passes: what is promised is in the written files."""
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -17,6 +18,7 @@ from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.exchange.exported import noisy_answers
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.products.topdown.run.run import measure_release, run_release
+from tallyveil.runs.product import Outcome
 
 KEY = insecure_key("outer passes")
 
@@ -31,28 +33,26 @@ def counts_of(out: Path, geolevel: str) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).cast(pl.String) for name in frame.columns if name != "count")
 
 
-@pytest.fixture(scope="module")
-def persons(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("persons")
-    coarse, fine = write_persons(folder)
+def released(folder: Path, write: Callable[[Path], tuple[Path, Path]]) -> tuple[Path, Outcome]:
+    """The folder of a world, and its release with outer passes, after the coarse one that it agrees with."""
+    coarse, fine = write(folder)
     run_release(load_plan(coarse), folder / "coarse", test_key=KEY, workers=1)
     return folder, run_release(load_plan(fine), folder / "out", test_key=KEY, workers=1)
+
+
+@pytest.fixture(scope="module")
+def persons(tmp_path_factory):
+    return released(tmp_path_factory.mktemp("persons"), write_persons)
 
 
 @pytest.fixture(scope="module")
 def units(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("units")
-    coarse, fine = write_units(folder)
-    run_release(load_plan(coarse), folder / "coarse", test_key=KEY, workers=1)
-    return folder, run_release(load_plan(fine), folder / "out", test_key=KEY, workers=1)
+    return released(tmp_path_factory.mktemp("units"), write_units)
 
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kinds")
-    coarse, fine = write_kinds(folder)
-    run_release(load_plan(coarse), folder / "coarse", test_key=KEY, workers=1)
-    return folder, run_release(load_plan(fine), folder / "out", test_key=KEY, workers=1)
+    return released(tmp_path_factory.mktemp("kinds"), write_kinds)
 
 
 def test_persons_agree_with_the_coarse_release_everywhere(persons):
