@@ -249,10 +249,11 @@ def updated(
     common = parameters.common
     people = entries_of_blocks(state.people, state.filled)
     # Classes first: shares of facilities would else move away from where they begin before any block has their class.
-    logs = _class_logs(problem, people, _rows(parameters.shares[0], common.facility), common.concentration)
+    rows = _rows(parameters.shares[0], common.facility)
+    logs = _class_logs(problem, people, rows, common.concentration)
     log_class_share, block_class = _classes(rng, state.people[:, 0], logs, common.log_class_share, is_held)
     parameters = replace(parameters, block_class=block_class)
-    shares, facility, near, concentration = _compositions(rng, problem, people, parameters, is_held)
+    shares, facility, near, concentration = _compositions(rng, problem, people, rows, parameters, is_held)
     mean, of_sizes = _sizes(rng, problem, state, parameters, is_held)
     if not is_held:
         empty_mean, empty_near = _emptiness(rng, problem, state, common)
@@ -368,14 +369,18 @@ def _walked(
 
 
 def _compositions(
-    rng: Generator, problem: PosteriorProblem, people: Entries, parameters: Parameters, is_held: bool
+    rng: Generator,
+    problem: PosteriorProblem,
+    people: Entries,
+    mean: Floats,
+    parameters: Parameters,
+    is_held: bool,
 ) -> tuple[tuple[Floats, ...], Floats, tuple[Floats, ...], Floats]:
-    """Shares at every geolevel, those of facilities, and concentrations."""
+    """Shares at every geolevel, those of facilities, and concentrations; `mean` has the shares before, by `_rows`."""
     family, parent = problem.kernel.tree.family, problem.kernel.steps.parent
     divided, has_class = problem.divided, problem.has_class
     common, added = parameters.common, added_weights(problem)
     of_blocks, of_areas = Groups(parent, np.zeros(len(parent))), Groups(parent, added)
-    mean = _rows(parameters.shares[0], common.facility)
     row = _row(problem, parameters.block_class)
     alone = divided & ~has_class
     own = np.where(alone, np.cumsum(alone) - 1, -1)
@@ -384,10 +389,11 @@ def _compositions(
         concentration = _walked(rng, people, row, of_blocks, mean, concentration, own)
     of_class = np.where(has_class, CLASSES[:, None], concentration)
     # The divisions of the classed step are around the shares of the family also in facilities.
-    tables = np.zeros(mean.shape, np.int64)
-    for is_classed, above in ((True, family), (False, row)):
-        divided_here = of_blocks._replace(parent=_parents(problem, is_classed=is_classed))
-        tables += tables_of(rng, people, above, divided_here, mean, of_class, parameters.block_class)
+    classed, others = (
+        of_blocks._replace(parent=_parents(problem, is_classed=here)) for here in (True, False)
+    )
+    tables = tables_of(rng, people, family, classed, mean, of_class, parameters.block_class)
+    tables += tables_of(rng, people, row, others, mean, of_class, parameters.block_class)
     levels = [tables[:-1]]
     facility = common.facility if is_held else draw_shares(rng, (added + tables[-1])[None, :], parent)[0]
     near = []
