@@ -101,13 +101,16 @@ class ClassDivision:
         np.add.at(held, (rows, classes.answers_of(cells)), records)
         return KindLimits(held, lower, upper)
 
-    def by_facilities(self, start: int, stop: int) -> Integers:
+    def by_facilities(self, start: int, limits: KindLimits) -> Integers:
         """Records of each kind in some finest geounits, shape (geounits, kinds), in proportion to the lower bounds.
 
+        Args:
+            start: The first of the geounits.
+            limits: What is known of their kinds.
         Raises:
             ConstraintError: the bounds contradict the exact counts, or are of a kind that cannot be kept in this way.
         """
-        held, lower, upper = self.limits(start, stop)
+        held, lower, upper = limits
         class_of_kind = self.classes.answers_of(self.kind_cells)
         counts = np.zeros(lower.shape, dtype=np.int64)
         for number in range(held.shape[1]):
@@ -142,7 +145,7 @@ class ClassDivision:
         total = TripletSum(self.exact.n_geounits, self.schema.size)
         kind_cells = self.kind_cells
         for start, stop in row_ranges(self.exact.offsets, GEOUNITS_DIVIDED_AT_ONCE):
-            counts = self.by_facilities(start, stop)
+            counts = self.by_facilities(start, self.limits(start, stop))
             if measured is not None:
                 here = slice(*np.searchsorted(measured.geounits, [start, stop]))
                 counts[measured.geounits[here] - start] = measured.counts[here]

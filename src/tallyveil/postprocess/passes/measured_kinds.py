@@ -219,7 +219,8 @@ def _open_geounits(division: ClassDivision, parts: Parts) -> OpenGeounits | None
     n_geounits = division.spine.n_geounits(division.spine.finest)
     for start in range(0, n_geounits, GEOUNITS_DIVIDED_AT_ONCE):
         stop = min(start + GEOUNITS_DIVIDED_AT_ONCE, n_geounits)
-        held, lower, upper = division.limits(start, stop)
+        limits = division.limits(start, stop)
+        held, lower, upper = limits
         is_open = np.zeros(stop - start, dtype=np.bool_)
         for members in parts.classes():
             room = [(upper > lower)[:, parts.kinds[part]].any(axis=1) for part in members]
@@ -227,10 +228,8 @@ def _open_geounits(division: ClassDivision, parts: Parts) -> OpenGeounits | None
             rest = held[:, parts.class_of[members[0]]] > lower[:, kinds].sum(axis=1)
             is_open |= rest & (np.sum(room, axis=0) > 1)
         if is_open.any():
-            counts = division.by_facilities(start, stop)
-            columns.append(
-                (start + np.flatnonzero(is_open), *(table[is_open] for table in (held, lower, upper, counts)))
-            )
+            tables = (*limits, division.by_facilities(start, limits))
+            columns.append((start + np.flatnonzero(is_open), *(table[is_open] for table in tables)))
     return OpenGeounits(*map(np.concatenate, zip(*columns, strict=True))) if columns else None
 
 
