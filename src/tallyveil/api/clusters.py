@@ -1,6 +1,6 @@
 """The type of an argument that says which cluster does the work.
 
-It is apart from the other types of `tallyveil.api.arguments`, since few functions take it and it loads the executors.
+It is not in `tallyveil.api.arguments`, because it imports the executors, and only few functions need it.
 """
 
 from typing import Annotated

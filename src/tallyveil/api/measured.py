@@ -229,8 +229,8 @@ class WithMeasurements(Opened):
             measure: "median", "quantile 0.9" or another number, "entropy", "dissimilarity", "gini" or "theil": what is
                 asked of the first of `by`.
             across: Geolevel whose areas an index compares.
-            groups: Groups of one's own, by their labels, of attributes or recodes in `by`: each has levels as in
-                `where`. Levels in no group are not counted.
+            groups: New groups of levels of attributes or recodes in `by`: for each name, a mapping from labels to
+                levels, given as in `where`. No level may be in two groups; levels in no group are not counted.
             per: A public number for each area, by which its counts are divided.
             threshold: A count, a share, or a deviation without its sign, to which every row is held.
             draws: Folder with draws of this release (`make_draws`), from which each number is computed, too. They

@@ -1,28 +1,29 @@
-"""How many records of a class are of each kind: from facilities alone, and from noisy sums of several kinds.
+"""How many records of a class are of each kind: expected from facilities alone, and from noisy sums of several kinds.
 
-*Problem.* In some finest geounits it is open how many records of a class, such as people in institutions, are of
-each of some kinds. A kind has f facilities, of F in all, and r records of the class are left when every facility
-has one. Measurements of a geounit and of those above it are noisy sums over some kinds.
+*Problem.* In some finest geounits the records of a class, such as people in institutions, are of several kinds, and
+how many are of each is not known. A kind has f facilities, of F in all, and r records of the class are left when
+every facility has one. Measurements of a geounit and of those above it are noisy sums over some kinds.
 
 *Before measurements*, every way to divide the r records among the F facilities is taken to be equally likely. Then
-a kind with the share p = f / F of the facilities gets r p of them on average. The covariance of two kinds is
-r (r + F) / (1 + F) times (p - p p) for a kind with itself, and times -p q for two different kinds. Geounits are
-independent, so that their covariances add up to that of a geounit above. This is a choice and no estimate: types
-of facilities may have different sizes.
+a kind with the share p = f / F of the facilities gets r p of them on average. The variance of its number is
+r (r + F) / (1 + F) times p (1 - p), and the covariance of two kinds with the shares p and q is the same factor times
+-p q. Geounits are independent, so that their covariances add up to that of a geounit above. This law is chosen and
+not estimated: types of facilities may have different sizes.
 
-*Step.* The numbers of a geounit are taken to be normal. A noisy sum with the variance v of its noise has the
-covariance h with each number, and the variance s + v, where s is the sum of the entries of h in the sum. What the
-sum exceeds its expectation by moves each number by h / (s + v) of it, and the covariance falls by h h' / (s + v).
-Sums are taken one after another, which gives the same result as all at once. A number that is known exactly is a
-sum with v = 0.
+*Step.* The numbers of a geounit are taken to be normal. Let a noisy sum have noise of variance v, and let its true
+value have the covariance h with each number, and the variance s, which is the sum of h over the kinds in the sum. If
+the noisy sum exceeds its expectation by d, the expected numbers change by d h / (s + v), and their covariance falls
+by h h' / (s + v). Sums are used one after another, which gives the same result as all at once. A number that is known
+exactly is a sum with v = 0.
 
 *Division.* The number Y of a parent is divided into whole numbers y of its children, within limits l <= y <= u, at the
-least sum of (y - t)^2 / v, for the mean t and variance v of each child. One more record costs a child
-(2 y + 1 - 2 t) / v, which rises with y. So the cheapest records are taken until they are Y: this is optimal for
-convex costs. Children whose records cost the same are served in order.
+least sum of (y - t)^2 / v, for the mean t and variance v of each child. One more record raises the sum by
+(2 y + 1 - 2 t) / v, which grows with y. So records are added where they raise it least, until there are Y: this is
+optimal, since each term is convex. If two children are equal in this, the record goes to the first.
 
-Worked case: children with t = 2.2 and 5.2, v = 1 and 3, and Y = 9. The gap of 1.6 moves them by 0.4 and 1.2, to 2.6
-and 6.4. The whole numbers at the least cost are 3 and 6: 0.64 + 0.64 / 3 = 0.85, and 2 and 7 cost 1.12.
+Worked case: children with t = 2.2 and 5.2, v = 1 and 3, and Y = 9. In real numbers, the missing 1.6 would be divided
+into 0.4 and 1.2, which gives 2.6 and 6.4. The whole numbers with the least sum are 3 and 6, with
+0.64 + 0.64 / 3 = 0.85; 2 and 7 have 1.12.
 
 All sums are of a few terms in a fixed order, without BLAS, so that numbers are the same on every machine.
 """
@@ -35,9 +36,9 @@ import numpy as np
 from tallyveil.arrays import Bools, Floats, Integers
 
 SMALLEST_VARIANCE: Final = 2.0**-10
-"""Squared records. What is known better than this counts as known. It is above what rounding leaves of the variance of
-a million records. It is below p (1 - p), the variance of one open record, unless a kind has less than a thousandth of
-the facilities. With half or twice as much, numbers differ only there."""
+"""Squared records. A number with a smaller variance counts as known. Rounding of floats leaves less than this of the
+variance of a million records. The variance of a single record, p (1 - p), is larger unless a kind has less than a
+thousandth of the facilities, so that only for such kinds results depend on this constant."""
 
 
 def spread_among_facilities(rest: Integers, facilities: Integers) -> Floats:
@@ -59,10 +60,10 @@ def spread_among_facilities(rest: Integers, facilities: Integers) -> Floats:
 
 @dataclass(slots=True, eq=False)
 class KindTotals:
-    """What is known of the numbers of kinds in some geounits. They count from the division by facilities.
+    """What is known of the numbers of kinds in some geounits, as differences from the division by facilities.
 
     Attributes:
-        mean: Expected numbers, shape (geounits, kinds).
+        mean: Expected differences, shape (geounits, kinds).
         covariance: In squared records, shape (geounits, kinds, kinds).
     """
 
@@ -70,11 +71,11 @@ class KindTotals:
     covariance: Floats
 
     def observe(self, of_sum: Bools, value: Floats, variance: Floats) -> None:
-        """Take a sum over kinds into account, which every geounit has.
+        """Condition the numbers of every geounit on a sum over kinds.
 
         Args:
             of_sum: Whether each kind is in the sum, shape (kinds,).
-            value: The sum as it was measured, shape (geounits,).
+            value: The measured sum, less that of the division by facilities; shape (geounits,).
             variance: Variance of its noise; 0 where it is exact, and infinite where it was not measured.
         """
         mean, spread = np.zeros_like(value), variance.copy()
@@ -84,7 +85,7 @@ class KindTotals:
             with_sum += self.covariance[:, :, kind]
         for kind in np.flatnonzero(of_sum):
             spread += with_sum[:, kind]
-        # Where nothing is open, an exact sum says nothing new.
+        # An exact sum of numbers that are known already changes nothing.
         is_new = spread > SMALLEST_VARIANCE
         gain = np.where(is_new[:, None], with_sum / np.where(is_new, spread, 1.0)[:, None], 0.0)
         self.mean += gain * (value - mean)[:, None]

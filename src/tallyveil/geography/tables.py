@@ -144,7 +144,7 @@ def read_public_numbers(path: Path, spine: Spine, most: int) -> tuple[tuple[str,
     if not 1 <= len(names) <= most:
         raise ConfigError(
             f"the {what} file {path} has {len(names)} columns besides the geocodes, wanted 1 to {most}. Every such "
-            "column is used as a number of each finest geounit: keep those that say how many people live there.",
+            "column enters the model: keep only columns that say how many people live in a finest geounit.",
             code="draws-covariates",
         )
     for name in names:
@@ -156,8 +156,8 @@ def read_public_numbers(path: Path, spine: Spine, most: int) -> tuple[tuple[str,
         place = int(np.argmax(times != 1))
         raise GeographyError(
             f"{int((times != 1).sum()):,} finest geounits have no row, or more than one, in the {what} file {path}, "
-            f"such as {spine.geolevels[-1]} '{spine.geocodes[-1][place]}'. Give each of them one row, also the empty "
-            "ones.",
+            f"such as {spine.geolevels[-1]} '{spine.geocodes[-1][place]}'. Give every finest geounit one row, also if "
+            "nobody lives there.",
             code="draws-covariates",
         )
     numbers = np.empty((len(rows), len(names)))
@@ -166,14 +166,14 @@ def read_public_numbers(path: Path, spine: Spine, most: int) -> tuple[tuple[str,
         values = table[name].cast(pl.String).cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
         if wrong := int((~((values >= 0) & np.isfinite(values))).sum()):
             raise ConfigError(
-                f"{wrong:,} rows of column '{name}' of the {what} file {path} have no number, or a negative or an "
-                "infinite one, where a number of 0 or more is wanted. Leave a column out that is not known everywhere.",
+                f"{wrong:,} rows of column '{name}' of the {what} file {path} have no number, or a number that is "
+                "negative or infinite; wanted a number of 0 or more. Leave out a column that is not known everywhere.",
                 code="draws-covariates",
             )
         if (values == values[0]).all():
             raise ConfigError(
-                f"all numbers in column '{name}' of the {what} file {path} are alike, so that they tell no finest "
-                "geounit from another. Leave the column out.",
+                f"all numbers in column '{name}' of the {what} file {path} are alike, so that they say nothing of "
+                "any finest geounit. Leave the column out.",
                 code="draws-covariates",
             )
         numbers[rows, column] = values

@@ -193,7 +193,8 @@ def _templates(module: str, language: Language, suffix: str) -> "Environment":
         loader=ChoiceLoader([PackageLoader(module), PackageLoader(__name__)]),
         # Every value may hold names that people chose.
         autoescape=True,
-        # With the context, so that no constant of a template is written in one language when it is compiled.
+        # With the context, jinja2 calls this when a page is written. Without it, constants would be finalised when the
+        # template is compiled, in the language of the first page, and later languages would get the same code.
         finalize=pass_context(lambda _, value: plain(value)),
         bytecode_cache=_compiled_templates(),
         # A misspelled variable in a template is an error and no empty text.
@@ -231,7 +232,7 @@ def _templates(module: str, language: Language, suffix: str) -> "Environment":
 
 @cache
 def _compiled_templates() -> "BytecodeCache":
-    """What templates were compiled to in this process, by their file and text."""
+    """The compiled templates of this process, by file and digest of the text."""
     from jinja2 import BytecodeCache
 
     class Compiled(BytecodeCache):

@@ -45,8 +45,8 @@ class Reconstruction(Attack):
         "None for a share of the records, which follows from how common records are as well. For one person there is "
         "one: somebody who would guess right with probability κ before the release, whatever he knows of others, "
         "guesses right after it with probability 1 − β(κ) at most, where β is the trade-off function of the release "
-        "(Balle, Cherubin and Hayes 2022; Hayes, Mahloujifar and Balle 2023). It is not computed here, because κ is "
-        "another for each person."
+        "(Balle, Cherubin and Hayes 2022; Hayes, Mahloujifar and Balle 2023). It is not computed here, because κ "
+        "differs from person to person."
     )
     reading: ClassVar[str] = (
         "He rebuilds one geounit after the other; of other areas he uses only what they say about the limits of its "

@@ -1,11 +1,11 @@
 """How public numbers of blocks, such as housing units or land area, enter the model of their sizes.
 
-*Sizes.* The logarithm of the mean size of an occupied block is that of its family, plus an effect of each covariate: a
-multiple of the logarithm of its number where this is above 0, and an effect of its own where it is 0.
+*Sizes.* The logarithm of the mean of a block's law of sizes is that of its family, plus a term for each covariate: a
+coefficient times the logarithm of the number where this is above 0, and a separate coefficient where it is 0.
 
-*Emptiness.* The blocks of a tract share a probability of being empty only with those of their kind. For each covariate
-there are six kinds at most: the number is 0; or it is among the lowest sixteenth of the numbers above 0, or the lowest
-eighth, quarter or half but for these, or in the upper half. With two covariates, blocks of one kind are so in both.
+*Emptiness.* Blocks of a tract share a probability of being empty only if they are of the same kind. For each covariate
+there are six kinds at most. In the first the number is 0. The others divide the numbers above 0 at four quantiles: a
+sixteenth, an eighth, a quarter and a half. With two covariates, a kind is a pair of such kinds.
 """
 
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ MOST: Final = 2
 
 PARTS: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """Shares of the blocks with numbers above 0 at which a kind ends. Blocks with one housing unit are often empty, and
-those with ten hardly ever. With four quarters, blocks of both would be of one kind, and half as many people again were
-drawn into the empty blocks of a made-up state."""
+those with ten hardly ever. Quarters put both into one kind: in a made-up state, half as many people again were then
+drawn into empty blocks."""
 
 FARTHEST: Final = 4.0
-"""Standard deviations from which the logarithm of a number counts as this far from the mean. Blocks beyond it, which
-are few, would decide the effect for all others, and the mean of a law could grow beyond what floats hold."""
+"""A logarithm that is farther than this from the mean, in standard deviations, counts as this far. Otherwise the few
+blocks beyond it would decide the effect for all others, and the mean of a law could overflow."""
 
 ROUNDING: Final = 1e-9
-"""Smaller standard deviations are those of rounding: the numbers above 0 are alike."""
+"""A smaller standard deviation is due to rounding: the numbers above 0 are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Coding:
     Attributes:
         name: Its name.
         centre: Mean of the logarithms of its numbers above 0.
-        spread: Their standard deviation; 0 if all are alike, so that they have no effect.
-        begins: Numbers from which a kind of blocks begins, besides that of the number 0.
+        spread: Their standard deviation; 0 if all are equal, so that they have no effect.
+        begins: Smallest number of each kind of blocks after the lowest one above 0; ascending.
         has_zeros: Whether some numbers are 0, so that zeros have an effect.
     """
 
@@ -56,8 +56,8 @@ class Covariates:
 
     Attributes:
         codings: How the numbers of each were coded.
-        design: By what each effect is multiplied in the logarithm of the mean of the block's size; shape (blocks,
-            effects). Of each covariate, first that of the logarithm, then that of zeros.
+        design: Regressors of the logarithm of the mean of the block's law of sizes; shape (blocks, effects). Of each
+            covariate, first the logarithm in standard units, then an indicator of 0.
         kind: Kind of each block, from 0.
     """
 
@@ -76,7 +76,7 @@ class Covariates:
 
         Args:
             names: Their names.
-            numbers: Finite numbers of 0 or more, not all alike in any column; shape (blocks, covariates).
+            numbers: Finite numbers of 0 or more, not all equal in any column; shape (blocks, covariates).
         """
         codings, columns, kinds = [], [], []
         for name, values in zip(names, numbers.T, strict=True):

@@ -1,10 +1,10 @@
 """The model of how blocks resemble each other, and the updates of its parameters.
 
-*Sizes.* Unless public limits decide it, a block is empty with a probability that its tract shares; these
-probabilities are beta variables around that of the whole area, and are integrated out. Else its size has a negative
-binomial law without 0, whose mean (before 0 is left out) its family shares: the blocks of one geounit of the geolevel
-above. The logarithms of the means are normal, and all families share the shape. Public numbers of blocks may tell their
-means, and the probabilities that they are empty, apart (`covariates`).
+*Sizes.* Unless public limits decide it, a block is empty with a probability that all blocks of its tract share; these
+probabilities are beta variables around that of the whole area, and are integrated out. Otherwise its size has a
+negative binomial law without 0. The mean of this law (before 0 is left out) is the same in all blocks of a family,
+which are those of one geounit of the geolevel above. The logarithms of the means are normal, and all families share the
+shape. With covariates, both the means and the probabilities of being empty also depend on these (`covariates`).
 
 *Composition.* The persons of a block are divided in steps, one attribute after the other, down to the cells. Each
 division is Dirichlet-multinomial. Its shares are those of the family, which are Dirichlet around those of the geounit
@@ -14,12 +14,13 @@ called classes. At 1/2 nearly all people of a block have one level; at 256 the b
 frequent each class is depends on the size of the block. The divisions of other steps have one concentration for each
 group that is divided.
 
-*Facilities.* A fifth class has the concentration 4, and divisions of other steps that are not around the shares of the
-family: they are around shares that all blocks of this class have in common, in the whole area. So blocks with adults
-alone, such as prisons and dormitories, are told apart from the blocks around them.
+*Facilities.* A fifth class has the concentration 4. In the steps other than that of the attribute with the most levels,
+its blocks are not divided around the shares of their family, but around shares that all blocks of this class have in
+the whole area. So a prison or a dormitory, in which all people are adults, need not resemble the blocks around it.
 
-*Open totals.* Where public bounds limit the total of some blocks and not of all, those without a limit have families,
-and geounits above these up to the whole area, of their own. Only `Common` parameters are shared with the others.
+*Open totals.* Where public bounds limit the total of some blocks and not of all, the blocks without a limit are
+separated from the others: they have separate families, tracts and so on, up to a separate whole area. Both have only
+the `Common` parameters together.
 
 All of this is learned from the noisy measurements alone. Every parameter has a proper law, so that the joint law of
 parameters, counts and measurements exists and the sampler can be tested against it (Geweke). Parameters of single areas
@@ -83,8 +84,9 @@ besides the shares of the geounit above. Without it, the share of a rare group i
 where a chain returns once in a hundred sweeps."""
 
 SHARPENED: Final = 3
-"""Power of the shares of the whole area from which those of facilities begin. With 1, the first blocks that differ from
-the others by chance would decide what the class becomes, and chains could disagree about it."""
+"""A chain begins with shares of facilities that are in proportion to this power of the shares of the whole area. With
+the power 1, a few blocks that differ from the others by chance would decide what the class becomes, and chains could
+disagree about it."""
 
 LEAST: Final = 1e-9
 """Probabilities are kept this far from 0 and 1, so that their ratio is finite. A country has fewer blocks than 1e9."""
@@ -110,8 +112,8 @@ class Common:
             geolevel but the root, finest first; shape (steps,).
         concentration: Concentration of the division of each group; shape (columns,).
         log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
-        facility: Share of each group in its parent in facilities; those of the classed step have no meaning; shape
-            (columns,).
+        facility: Share of each group in its parent in the class of facilities; not used for the groups of the classed
+            step; shape (columns,).
         size_shape: Shape of the negative binomial laws of sizes.
         size_centre: Mean of the logarithms of their means.
         size_spread: Standard deviation of these.
@@ -214,7 +216,7 @@ def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
 
 
 def _sharpened(problem: PosteriorProblem, share: Floats) -> Floats:
-    """Shares from which those of facilities begin: nearly all of a group are in the largest of its parts."""
+    """The first shares of facilities, in which the largest part of each group has nearly all of it."""
     parent = problem.kernel.steps.parent
     weight = np.maximum(share, LEAST) ** SHARPENED
     whole = np.bincount(parent[1:], weight[1:], minlength=len(parent))
@@ -227,7 +229,7 @@ def _rows(shares: Floats, facility: Floats) -> Floats:
 
 
 def _row(problem: PosteriorProblem, block_class: Integers) -> Int32s:
-    """Row of these shares around which each block's divisions are, but for those of the classed step."""
+    """The row of `_rows` around which each block is divided in all steps but the classed one."""
     return np.where(block_class == FACILITY, problem.n_geounits[0], problem.kernel.tree.family).astype(
         np.int32
     )
@@ -248,7 +250,7 @@ def updated(
     """
     common = parameters.common
     people = entries_of_blocks(state.people, state.filled)
-    # Classes first: shares of facilities would else move away from where they begin before any block has their class.
+    # Classes first: with no block in the class of facilities, its shares would be drawn without regard to `_sharpened`.
     rows = _rows(parameters.shares[0], common.facility)
     logs = _class_logs(problem, people, rows, common.concentration)
     log_class_share, block_class = _classes(rng, state.people[:, 0], logs, common.log_class_share, is_held)

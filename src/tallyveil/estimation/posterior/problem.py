@@ -53,9 +53,8 @@ class SizeLaws:
 
     Attributes:
         begin: First law of each family, and one entry more at the end.
-        design: By what each effect of covariates is multiplied in the logarithm of each law's mean; shape (laws,
-            effects).
-        kind: Kind of the blocks of each tract of the kernel's, by covariates, from 0.
+        design: Regressors of the logarithm of each law's mean, from the covariates; shape (laws, effects).
+        kind: Kind of blocks, by their covariates, of each tract in the sense of `Tree.tract`; from 0.
     """
 
     begin: Integers

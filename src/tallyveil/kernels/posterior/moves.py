@@ -5,15 +5,15 @@ The state is a table of whole counts x[block, cell]; a *block* is a geounit of t
     prior(x) * product over noisy answers of  P(noise = measurement - answer of x),    where x is within its limits.
 
 **A move** takes two places, (b, c) and (b2, c2), and shifts k persons from the second to the first, where k is one of
-WINDOW + 1 neighbouring values. This window is laid at random around the present state: each of its values is equally
-often the present one. So each state of a window proposes this window with the same probability, and a step that leaves
-the conditional law on the window as it is leaves that of the state as it is. Limits and zeros cut the window in the
-same way from each of its states.
+WINDOW + 1 neighbouring values. The window is placed at random: the present value is equally likely to be any of its
+values. So every state of a window proposes this window with the same probability. A step that keeps the conditional law
+of the states in the window therefore keeps the law of the state, too. Limits and zeros shorten the window in the same
+way, whichever of its states is the present one.
 
-In this step, the values of the window have arcs of a circle, in proportion to their probabilities. A point is drawn in
-the arc of the present value, and the value whose arc has the opposite point is the next one. If the present value has
-the conditional law, then its point has the uniform law on the circle, and so has the opposite point. A draw without
-regard to the present value (a Gibbs step) would stay near it more often (over-relaxation, Neal 1995).
+This step is over-relaxed (Neal 1995). A circle is divided into one arc for each value of the window, in proportion to
+their probabilities. A point is drawn uniformly from the arc of the present value, and the arc that contains the
+opposite point gives the next value. If the present value has the conditional law, then its point is uniform on the
+circle, and so is the opposite point. An independent draw (a Gibbs step) would stay near the present value more often.
 
 **The likelihood** needs only the residuals (answer - measurement) of the answers that the move changes. With Gaussian
 noise and w = 1 / sigma^2 the logarithm changes by -w ((r + k)^2 - r^2) / 2; with Laplace noise of scale s by -(|r + k|
@@ -139,8 +139,8 @@ class Tree(NamedTuple):
         family: Family of each block, whose blocks share the shares of `Prior`.
         tract: Tract of each block, whose blocks share a probability of being empty. Where covariates tell kinds of
             blocks apart, the blocks of each kind in a tract count as a tract.
-        law: Law of sizes of each block: that of its family or, with covariates, of the family's blocks with the same
-            numbers.
+        law: Number of each block's law of sizes. Each family has one law; with covariates, the blocks of a family that
+            have the same numbers have one.
     """
 
     ancestor: Int32Rows
@@ -170,9 +170,10 @@ class Prior(NamedTuple):
     """The values of the prior's parameters between two updates.
 
     Attributes:
-        mean: Share of each group in its parent, of each family of blocks, and in the last row of all facilities; shape
-            (families + 1, columns).
-        row: Row of `mean` of the divisions of each block, but for those of the classed step, which are its family's.
+        mean: Share of each group in its parent: one row for each family of blocks, and a last row for the class of
+            facilities; shape (families + 1, columns).
+        row: The row of `mean` around which each block is divided in all steps but the classed one; in this one, the
+            row of its family counts.
         concentration: Concentration of each group's division.
         block_concentration: That of the classed step's divisions, of each block.
         rise: mean / (mean + shape) of each law of sizes.

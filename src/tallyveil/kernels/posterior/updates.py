@@ -303,7 +303,7 @@ def walk_class_shares(rng: Any, likely: FloatRows, shares: Floats, widths: Float
 
 
 class SizeSums(NamedTuple):
-    """What the sizes of the blocks of each law of sizes say of its mean.
+    """Sufficient statistics of the sizes of the blocks of each law of sizes, for its mean.
 
     Attributes:
         begin: First law of each family, and one entry more at the end.
@@ -350,7 +350,7 @@ def walk_size_means(
     Args:
         rng: Generator.
         laws: What is known of each law.
-        factor: Mean of each law over that of its family.
+        factor: Mean of each law, divided by that of its family.
         mean: Mean of each family's negative binomial law, before 0 is left out of it; changed.
         shape: Shape of the law.
         normal: Mean and standard deviation of the logarithm of a mean.
@@ -385,7 +385,7 @@ def walk_size_effects(
     Args:
         rng: Generator.
         laws: As for `walk_size_means`.
-        design: By what each effect is multiplied in the logarithm of each law's mean; shape (laws, effects).
+        design: Regressors of the logarithm of each law's mean; shape (laws, effects).
         mean: Mean of each law.
         shape: Shape of the laws.
         effects: The effects; changed.
@@ -394,7 +394,7 @@ def walk_size_effects(
     end = mean.size
     before = _log_means(laws, 0, end, 1.0, mean, shape) if effects.size > 0 else 0.0
     for j in range(effects.size):
-        # The same for 100, 4,000 and 100,000 blocks.
+        # About one standard deviation of an effect with 100, 4,000 and 100,000 blocks.
         for width in (0.3, 0.05, 0.01):
             step, old = width * rng.standard_normal(), effects[j]
             moved = mean * np.exp(step * design[:, j])

@@ -8,10 +8,10 @@ A State's largest county with all its tracts is one family, which has tens of mi
 - *Strips*, which are some children with their rows in every table: the sums of labels and the blocks of the
   preconditioner. Each such sum and block belongs to one child.
 
-Newton's method itself is `solver.climb`, and its direction `direction.find_direction`. Python runs the lines of both
-here, and the kernels that they call share their work among the threads. Every number is computed by one thread, from
-the same numbers in the same order as on one thread. So counts do not depend on the number of threads, of pieces or of
-strips. What is left for one thread are sums over everything, which are short.
+Newton's method itself is `solver.climb`, and its direction `direction.find_direction`. Here, Python runs both without
+compiling them, and each kernel that they call divides its work among the threads. Every number is computed by one
+thread, from the same numbers in the same order as on one thread. So counts do not depend on the number of threads, of
+pieces or of strips. What is left for one thread are sums over everything, which are short.
 
 Oracle: `chunk.solve_chunk`, which gives the same bits.
 """

@@ -274,17 +274,19 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
 
 
 def _grouped(schema: Schema, factor: Factor, groups: Sequence[Condition]) -> Factor:
-    """An attribute or a recode with groups of a reader's own."""
+    """An attribute or a recode with the groups that a question defines."""
     labels = tuple(group.name for group in groups)
     if not labels or len(set(labels)) < len(labels):
-        raise refused(f"two groups of {factor.name!r} have one label, or there is none. Give each its own.")
+        raise refused(
+            f"two groups of {factor.name!r} have the same label, or there is no group. Give each group its own label."
+        )
     codes = np.full(factor.n_levels, -1, np.int32)
     for number, group in enumerate(groups):
         levels = _condition(schema, group._replace(name=str(factor.name)))[2]
         if (codes[levels] >= 0).any():
             raise refused(
-                f"the group {short_name(group.name)!r} of {factor.name!r} has a level that an earlier one has, so that "
-                "rows would not add up. Give each level to one group."
+                f"the group {short_name(group.name)!r} of {factor.name!r} has a level of an earlier group, so that "
+                "the rows would not add up. Give each level to one group only."
             )
         codes[levels] = number
     codes.flags.writeable = False

@@ -1,14 +1,15 @@
 """Questions in words: which counts of a release somebody asks for, or what follows from them.
 
-    [MEASURE of] NAMES [across GEOLEVEL] [where CONDITIONS] [in AREAS] [minus AREAS] [as share of NAMES | as deviation]
+    [MEASURE of] NAMES [into GROUPS] [across GEOLEVEL] [where CONDITIONS] [in AREAS] [minus AREAS]
+    [as share of NAMES | as deviation]
 
 NAMES are attributes and recodes, and at most one geolevel or family of entities, joined by `by`; `total` stands
 for none. A condition is `NAME = LEVEL, LEVEL, ...` or `NAME from LEVEL to LEVEL`, in the order of the schema;
-conditions are joined by `and`. After `into`, a name of the rows has groups of one's own, each written as a condition
-with its label for a name, joined by `or`. AREAS are geocodes or names of areas, separated by commas. A MEASURE is
-`median`, `quantile NUMBER`, `entropy`, `dissimilarity`, `gini` or `theil`, of the first of the names; the last three
-compare areas of a geolevel. A word with spaces, commas, equals signs or quotes, or one that is a word of the grammar,
-stands between quotes; a quote inside it is doubled. Examples:
+conditions are joined by `and`. GROUPS of levels follow the name of an attribute or recode. Each group is written as a
+condition, with its label in the place of the name, and groups are joined by `or`. AREAS are geocodes or names of areas,
+separated by commas. A MEASURE is `median`, `quantile NUMBER`, `entropy`, `dissimilarity`, `gini` or `theil`, of the
+first of the names; the last three compare areas of a geolevel. A name with spaces, commas, equals signs or quotes, or
+one that is a word of the grammar, stands between quotes; a quote inside it is doubled. Examples:
 
     sex by age5 by Town where citizenship = foreign, stateless and age from 18 to 64 as share of sex
     age into young from 0 to 17 or old from 65 to 99 by Town
@@ -63,7 +64,7 @@ class Condition(NamedTuple):
     """Levels of an attribute, or groups of a recode.
 
     Attributes:
-        name: The attribute or recode; of a group of one's own, its label.
+        name: The attribute or recode; for a group of `Question.groups`, its label.
         labels: Its levels or groups; of a span the first and the last.
         is_span: Whether all levels from the first to the last are meant.
     """
@@ -104,7 +105,8 @@ class Question:
         is_deviation: Whether each count is compared with the mean of all areas.
         measure: What is asked of the first of `by`; None for counts.
         across: Geolevel whose areas an index compares; None for none.
-        groups: Groups of one's own of attributes or recodes among `by`, in order. Other levels are not counted.
+        groups: Groups that the question defines, of attributes or recodes among `by`, in order. Levels in no group are
+            not counted.
     """
 
     by: tuple[str, ...] = ()
@@ -240,7 +242,7 @@ def read_question(text: str) -> Question:
 
 
 def _rows(reader: _Reader) -> tuple[tuple[str, ...], dict[str, tuple[Condition, ...]]]:
-    """The names that make the rows, and the groups of those that have groups of one's own."""
+    """The names that make the rows, and the groups that the question defines for some of them."""
     names: list[str] = []
     groups: dict[str, tuple[Condition, ...]] = {}
     while not names or reader.take("by"):
@@ -283,7 +285,7 @@ def _understood(question: Question) -> Question:
     for name in question.groups:
         if name not in question.by:
             raise refused(
-                f"groups are given of {short_name(name)!r}, which makes no rows. Name it among `by`, too."
+                f"groups are given of {short_name(name)!r}, which makes no rows. Give groups of a name in `by` only."
             )
     if question.share_of is not None and question.is_deviation:
         raise refused("a share and a deviation are asked for. Ask for one of them.")
@@ -383,7 +385,7 @@ def _mapping(argument: str, given: object) -> Mapping[str, Any]:
 
 
 def _given(argument: str, name: str, levels: Levels) -> Condition:
-    """Levels that an argument gives under a name."""
+    """The levels under a name in a mapping that an argument gives, as a condition."""
     if isinstance(levels, slice):
         labels = _names(argument, [levels.start, levels.stop])
     else:

@@ -225,8 +225,8 @@ class _SavedChains:
 
     Attributes:
         path: The file.
-        of: What the chains depend on: version, release, seed and covariates. Chains of anything else are not gone on
-            with.
+        of: What the chains depend on: version, release, seed and covariates. Saved chains that depend on anything
+            else are not continued.
     """
 
     path: Path

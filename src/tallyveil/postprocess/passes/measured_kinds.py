@@ -1,26 +1,26 @@
 """Totals of kinds from measurements: types of group quarters that a small query tells apart.
 
 Before the spend, the people of a class of group quarters are divided among its types by facilities
-(`class_division`). A small measured query may tell more. In the DHC, `gq_constr_groups*age_10_groups` counts
-shelters together with nursing homes and hospitals. How many people live in nursing homes is known, and all
+(`class_division`). A small measured query may tell more. In the DHC, one group of `gq_constr_groups*age_10_groups`
+has the people of shelters, nursing homes and hospitals. How many people live in nursing homes is known, and all
 other types of the class of hospitals are counted by other groups of the query. So its noisy answers say how
 many people live in shelters.
 
 *Parts* of a class are the sets of its kinds that such queries tell apart. A class with several parts is
-*split*, and so are its parts. Only in *open* finest geounits do the bounds leave the parts of a class more than one
-division: where a block has two types of one class and more people than facilities. All other geounits keep
-the division by facilities.
+*split*; the other classes are left as they are. A finest geounit is *open* if its bounds allow more than one
+division of a class among parts: for example, if a block has two types of one class and more people than facilities.
+All other geounits keep the division by facilities.
 
 *Step.* For one part after another, from the root down: every geounit has an expected number, with a variance,
-from the facilities of its open geounits and from the noisy answers of its own (`estimation.kind_totals`). At
-the root, it is rounded; below, the number of the parent is divided among its children. The limits of a geounit
-are the sums of those of its open geounits, within which a part with the rest of its class can be divided
-whatever the other parts get. So every division has a solution. Then the numbers of this part are exact, and
-those of the next one are expected given them. The last part of a class is what is left. In the open geounits,
+from the facilities of its open geounits and from its noisy answers (`estimation.kind_totals`). At the root, this
+number is rounded; below, the number of the parent is divided among its children. Limits of an open geounit are such
+that the part is within its bounds, and that the other parts of its class can have the rest. The limits of a geounit
+above are sums of these. So every division has a solution. Then the numbers of this part are exact, and the
+expectations of the next part are conditional on them. The last part of a class is what is left. In the open geounits,
 each part is divided among its kinds by facilities.
 
-Numbers count from the division by facilities, which is known in every geounit: nothing else is changed. The
-result depends on public counts, bounds and noisy answers alone.
+Numbers are computed as differences from the division by facilities, which is known in every geounit. The result
+depends on public counts, bounds and noisy answers alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -78,13 +78,13 @@ def measured_groups(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """The sums over kinds that a measured query gives.
+    """The finest sums over kinds that answers of a measured query add up to.
 
     Attributes:
         query: The sums, whose answers are sums of answers of the measured query and of kinds.
         has_part: Whether each sum has each part of the split classes, shape (sums, parts).
-        answers: Answers of the measured query in which such a part may count, ascending.
-        sum_of_answer: The sum of each.
+        answers: Answers of the measured query that may count records of such a part, ascending.
+        sum_of_answer: The sum that each of these answers belongs to.
     """
 
     query: QueryGroup
@@ -117,7 +117,7 @@ class Parts:
     Attributes:
         class_of: Class of each part, shape (parts,).
         kinds: The kinds of each.
-        sums: What the queries that tell them apart give, by name.
+        sums: The sums of the queries that tell them apart, by the name of the query.
     """
 
     class_of: Integers
@@ -235,12 +235,12 @@ def _open_geounits(division: ClassDivision, parts: Parts) -> OpenGeounits | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
-    """What is known at a geolevel, in the geounits with open geounits in them.
+    """What is known at a geolevel, in the geounits that contain open geounits, numbered from 0.
 
     Attributes:
-        place: Which of them has each open geounit.
-        parent: Which geounit of the geolevel above has each of them, shape (geounits,).
-        totals: Numbers of the parts.
+        place: Number of the geounit that contains each open geounit, shape (open geounits,).
+        parent: Number of each geounit's parent in the level above, shape (geounits,).
+        totals: What is known of the numbers of the parts.
     """
 
     place: Integers
@@ -248,7 +248,7 @@ class _Level:
     totals: KindTotals
 
     def sums(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Sums over open geounits."""
+        """Sums over the open geounits in each geounit."""
         sums = np.zeros((len(self.parent), *numbers.shape[1:]), dtype=numbers.dtype)
         np.add.at(sums, self.place, numbers)
         return sums
@@ -287,7 +287,7 @@ def _level(
         counted = _sums_of_groups(known, sums.query, known.levels[level], geounits)
         terms = np.bincount(sums.sum_of_answer, minlength=sums.query.size)
         for number in np.flatnonzero(sums.has_part.any(axis=1)):
-            # What the measured sum has beyond the division by facilities; its noise is that of all its answers.
+            # The sum less that of the division by facilities; the variances of the noise of its answers add up.
             beyond = (noisy[:, number] - counted[:, number]).astype(np.float64)
             totals.observe(sums.has_part[number], beyond, variances * terms[number])
     return at_level
@@ -333,7 +333,9 @@ def _split(parts: Parts, blocks: OpenGeounits, levels: list[_Level]) -> Integers
 
 
 def _divided_down(levels: list[_Level], part: int, least: Integers, most: Integers) -> Integers:
-    """The numbers of a part in open geounits, from the root down; what the levels know is conditioned on them."""
+    """The numbers of a part in open geounits, beyond the division by facilities, from the root down. What the levels
+    know of the other parts is conditioned on them.
+    """
     above: Integers | None = None
     for at_level in levels:
         mean, variance = at_level.totals.of_kind(part)

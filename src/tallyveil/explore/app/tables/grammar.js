@@ -17,7 +17,7 @@
  * @property {boolean} deviation
  * @property {string | null} measure such as "quantile 0.9"; null for counts
  * @property {string | null} across
- * @property {{name: string, groups: Condition[]}[]} groups groups of one's own of names among `by`, each under its label
+ * @property {{name: string, groups: Condition[]}[]} groups groups that the question defines, of names among `by`, each under its label
  */
 
 const WORDS = ["by", "into", "or", "across", "where", "and", "in", "minus", "as", "share", "of", "from", "to"];
