@@ -257,9 +257,9 @@ def write_page(release: Path) -> Path:
     """
     if (release / PROGRAMME).is_file():
         return PROGRAMME_FILE.page(release)
-    # A manifest beside a key may be half written; that the run must be finished is then what helps.
+    # First, since the manifest of an unfinished run may be half written: the error then says to finish the run.
     refuse_unfinished(release)
-    # Its product reads the manifest again, and holds it to the ledger.
+    # Its product reads the manifest again, and compares it with the ledger.
     return PRODUCTS[written_manifest(release).kind].page(release)
 
 

@@ -77,8 +77,8 @@ from tallyveil.version import VERSION
 REASON: Final = "true counts compared with what attackers claim; the results reveal them"
 
 CONTRADICT: Final = (
-    "The tables contradict what the file says or leaves to be supposed of the method, so that no hidden count follows "
-    "from them."
+    "The tables contradict the settings of the method, as the file or a default states them. So no hidden count can be "
+    "computed from them."
 )
 
 

@@ -539,8 +539,8 @@ def _place(folder: Path) -> Path:
 @cache
 def _name_of_numba(file: str) -> str:
     """How numba names the folder with the code of a file, which it does by the place of the file."""
-    # numba says the name for any function of that file, and makes a folder for it, which is removed at once: it would
-    # stay behind a process that is killed.
+    # numba names the folder when it is given any function of that file, and also makes it. It is made in a temporary
+    # folder that is removed at once, because it would be left over if the process were killed later.
     function = FunctionType((lambda: None).__code__.replace(co_filename=file), {})
     with _folders, TemporaryDirectory(prefix="tallyveil-kernels-") as temporary:
         before, _config.CACHE_DIR = _config.CACHE_DIR, temporary

@@ -470,8 +470,7 @@ class StoredMeasurements:
                     raise other_geography(path.parent)
                 flat = frame["values"].explode(empty_as_null=False).to_numpy()
                 values = narrow(flat.reshape(frame.height, width))
-            # At the end, so that what was not asked for the longest time goes first.
-            self._kept[path] = values
+            self._kept[path] = values  # at the end, so that the least recently used part is removed first
             used = sum(part.nbytes for part in self._kept.values())
             while used > KEPT_BYTES and len(self._kept) > 1:
                 used -= self._kept.pop(next(iter(self._kept))).nbytes

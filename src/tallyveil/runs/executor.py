@@ -175,7 +175,7 @@ class Threads:
             work: Does the chunk of a number.
             numbers: The chunks, in the order in which to begin them.
         """
-        if len(numbers) == 1:  # a thread would only be waited for
+        if len(numbers) == 1:  # a thread would gain nothing
             yield numbers[0], work(numbers[0])
             return
         with ThreadPoolExecutor(max_workers=max(1, min(self.workers, len(numbers)))) as pool:

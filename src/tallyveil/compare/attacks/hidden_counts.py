@@ -31,7 +31,7 @@ class HiddenCounts(Attack):
     )
     prior: ClassVar[str] = "none of the hidden counts is known"
     bounded: ClassVar[str] = (
-        "None for what is not suppressed. Secondary suppression audits its tables, family by family, and proves for "
+        "There is none without suppression. Secondary suppression audits its tables, family by family, and proves for "
         "single families that no hidden count follows exactly from them; see the method."
     )
     reading: ClassVar[str] = (

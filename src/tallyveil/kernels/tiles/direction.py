@@ -719,7 +719,7 @@ DIRECTION_PARTS = DirectionParts(
 # Half as many would leave some directions less exact, which costs steps of Newton's method; with twice as
 # many a direction that converges slowly takes longer.
 CG_STEPS = 1000
-"""Most steps of conjugate gradients. What is left makes the direction less exact."""
+"""Largest number of steps of conjugate gradients. A direction that has not converged by then is less exact."""
 
 
 @njit(nogil=True, cache=True)

@@ -97,7 +97,7 @@ class AliasTables:
             out: int64 [n, n_cells], changed at these positions.
         """
         open_draws = np.zeros(words.shape[0], dtype=np.bool_)
-        # Of one sort, since the kernel would be compiled again for parts of larger arrays and for read-only ones.
+        # Contiguous and writable: for other arrays the kernel would be compiled once more.
         words, cells = np.require(words, None, ["C", "W"]), np.require(cells, None, ["C", "W"])
         split_by_alias(words, self.arrays, self.lefts, self.rights, cells, out, open_draws)
         return open_draws
