@@ -169,6 +169,7 @@ QUESTIONS = (
     'home by "by" where "of" = "=", "," as deviation',
     "total as share of total",
     'age into young from 0 to 17 or "or" = 65, "by" by sex into m = male by Town',
+    '\ufeffage by\x1fsex where home = "\x85", "\ufeff"\x1cin\xa0a\ufeff\x85',
 )
 
 

@@ -21,7 +21,11 @@
  */
 
 const WORDS = ["by", "into", "or", "across", "where", "and", "in", "minus", "as", "share", "of", "from", "to"];
-const TOKEN = /\s*(?:"((?:[^"]|"")*)"|'((?:[^']|'')*)'|([=,])|([^\s=,'"]+))/y;
+// Python counts these control codes among the blanks: what is shown here is what the program understands.
+const BLANK = "\\s\\x1c-\\x1f\\x85";
+const BLANKS = new RegExp(`[${BLANK}]*`, "y");
+const TOKEN = new RegExp(`"((?:[^"]|"")*)"|'((?:[^']|'')*)'|([=,])|([^${BLANK}=,'"]+)`, "y");
+const SPECIAL = new RegExp(`[${BLANK}=,'"]`);
 const TOTAL = "total";
 
 /** The measures that compare areas. */
@@ -67,7 +71,7 @@ function condition({ name, labels, span }) {
  * @param {string} name
  */
 function written(name) {
-  const plain = name !== "" && !/[\s=,'"]/.test(name) && !WORDS.includes(name) && !MEASURES.includes(name);
+  const plain = name !== "" && !SPECIAL.test(name) && !WORDS.includes(name) && !MEASURES.includes(name);
   return plain ? name : `"${name.replaceAll('"', '""')}"`;
 }
 
@@ -183,18 +187,29 @@ class Reader {
  * @returns {{text: string, plain: boolean}[]}
  */
 function tokens(text) {
-  const all = text.trimEnd();
   const found = [];
-  TOKEN.lastIndex = 0;
-  while (TOKEN.lastIndex < all.length) {
-    const match = TOKEN.exec(all);
+  let at = afterBlanks(text, 0);
+  while (at < text.length) {
+    TOKEN.lastIndex = at;
+    const match = TOKEN.exec(text);
     if (match === null) throw unreadable();
+    at = afterBlanks(text, TOKEN.lastIndex);
     const [, double, single, sign, word] = match;
     if (double !== undefined) found.push({ text: double.replaceAll('""', '"'), plain: false });
     else if (single !== undefined) found.push({ text: single.replaceAll("''", "'"), plain: false });
     else found.push({ text: sign ?? word, plain: true });
   }
   return found;
+}
+
+/**
+ * @param {string} text
+ * @param {number} at
+ */
+function afterBlanks(text, at) {
+  BLANKS.lastIndex = at;
+  BLANKS.exec(text);
+  return BLANKS.lastIndex;
 }
 
 function unreadable() {
