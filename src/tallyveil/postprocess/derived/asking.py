@@ -276,9 +276,10 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
 def _grouped(schema: Schema, factor: Factor, groups: Sequence[Condition]) -> Factor:
     """An attribute or a recode with the groups that a question defines."""
     labels = tuple(group.name for group in groups)
-    if not labels or len(set(labels)) < len(labels):
+    if not labels or not all(labels) or len(set(labels)) < len(labels):
         raise refused(
-            f"two groups of {factor.name!r} have the same label, or there is no group. Give each group its own label."
+            f"two groups of {factor.name!r} have the same label, a label is empty, or there is no group. "
+            "Give each group its own label."
         )
     codes = np.full(factor.n_levels, -1, np.int32)
     for number, group in enumerate(groups):

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from tallyveil.errors import ConfigError
 from tallyveil.exact import as_given, type_of
-from tallyveil.printable import short_name
+from tallyveil.printable import has_bytes, is_one_line, short_name
 
 TOTAL: Final = "total"
 WORDS: Final = (
@@ -219,6 +219,8 @@ def read_question(text: str) -> Question:
         raise refused(
             f"the question is {type_of(text)}, wanted a text of at most {LONGEST:,} characters of the form {FORM}."
         )
+    if has_bytes(text):
+        raise refused("the question has bytes that are no UTF-8 text. Write it in UTF-8.")
     reader = _Reader(text)
     measure = reader.measure()
     by, groups = _rows(reader)
@@ -394,6 +396,10 @@ def _mapping(argument: str, given: object) -> Mapping[str, Any]:
 def _given(argument: str, name: str, levels: Levels) -> Condition:
     """The levels under a name in a mapping that an argument gives, as a condition."""
     if isinstance(levels, slice):
+        if levels.step is not None:
+            raise refused(
+                f"{argument} has a slice with a step, wanted a first and a last level: slice('16-29', '65+')."
+            )
         labels = _names(argument, [levels.start, levels.stop])
     else:
         labels = _names(argument, [levels] if isinstance(levels, str) else levels)
@@ -409,9 +415,9 @@ def _names(argument: str, names: object) -> tuple[str, ...]:
     if (
         isinstance(names, str)
         or not isinstance(names, Sequence)
-        or not all(isinstance(name, str) for name in names)
+        or not all(isinstance(name, str) and is_one_line(name) and not has_bytes(name) for name in names)
     ):
         raise refused(
-            f"{argument} holds {as_given(names)}, wanted a list of names as text, such as ['44007']."
+            f"{argument} holds {as_given(names)}, wanted a list of names as text of one line, such as ['44007']."
         )
     return tuple(names)
