@@ -267,11 +267,13 @@ def changed(homes, change):
         "infinite": homes.with_columns(pl.when(row == 3).then(float("inf")).otherwise(number)),
         "missing": homes.with_columns(pl.when(row == 3).then(None).otherwise(number)),
         "dates": homes.with_columns(number.cast(pl.Date)),
+        "durations": homes.with_columns(number.cast(pl.Duration)),
         "words": homes.with_columns(pl.lit("many").alias("homes")),
         "alike": homes.with_columns(pl.lit(3).alias("homes")),
         "none": homes.select("geocode"),
         "four": homes.with_columns(number.alias(name) for name in "abc"),
         "hostile": homes.rename({"homes": "\x1b[2J"}),
+        "no UTF-8": homes.rename({"homes": "h\ufffdmes"}),
     }[change]
 
 
@@ -286,11 +288,13 @@ def changed(homes, change):
         ("infinite", "1 rows", "draws-covariates"),
         ("missing", "1 rows", "draws-covariates"),
         ("dates", "48 rows", "draws-covariates"),
+        ("durations", "bytes or durations", "unknown-level"),
         ("words", "48 rows", "draws-covariates"),
         ("alike", "are alike", "draws-covariates"),
         ("none", "wanted 1 to 2", "draws-covariates"),
         ("four", "4 columns", "draws-covariates"),
         ("hostile", "control codes", "bad-name"),
+        ("no UTF-8", "no UTF-8", "bad-name"),
     ],
 )
 def test_covariates_that_are_wrong_are_refused_before_anything_is_computed(

@@ -127,7 +127,7 @@ def read_areas(asked: AreasAsked, language: Language) -> AreasRead:
 
     Raises:
         ConfigError: a column is missing or occurs twice.
-        SchemaError: a column holds lists, structures or bytes.
+        SchemaError: a column holds lists, structures, bytes or durations.
         StoreError: the table cannot be read.
     """
     parents = [level.source.removeprefix(COLUMN) for level in asked.above if level.source.startswith(COLUMN)]

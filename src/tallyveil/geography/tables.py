@@ -113,7 +113,7 @@ def read_assignments(path: Path, columns: Sequence[str], what: str, wanted: str 
         wanted: As in `geocode_column`.
     Raises:
         ConfigError: a column is missing or occurs twice, or geocodes are not text.
-        SchemaError: a column holds lists, structures or bytes.
+        SchemaError: a column holds lists, structures, bytes or durations.
         StoreError: the file is missing or unreadable.
     """
     key = geocode_column(column_names(path, what), path, what, wanted)

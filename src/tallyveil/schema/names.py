@@ -86,14 +86,18 @@ def check_name(name: str, what: str) -> str:
         raise SchemaError(
             f"{what} name {name[:40]!r}... has {len(name)} characters; wanted at most {LONGEST_NAME}. Shorten it."
         )
-    # Both slashes, because a release that is written on one system is read on the other.
+    # Both slashes, because a release that is written on one system is read on the other. The third sign stands where
+    # bytes of a file's header were no UTF-8, so that the name is not the one in the file.
     bad = [
-        character for character in name if character in "/\\" or unicodedata.category(character) in _INVISIBLE
+        character
+        for character in name
+        if character in "/\\\ufffd" or unicodedata.category(character) in _INVISIBLE
     ]
     if bad:
         raise SchemaError(
             f"{what} name {name!a} holds {bad[0]!a}. Names become file names and are shown on terminals and "
-            "pages: slashes, line breaks, control codes and invisible characters are not allowed. Rename it.",
+            "pages: slashes, line breaks, control codes, invisible characters and bytes that are no UTF-8 are not "
+            "allowed. Rename it.",
             code="bad-name",
         )
     if name != "*" and is_pattern(name):

@@ -524,15 +524,15 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
     """Refuse columns of levels or codes whose values are not simple texts or numbers.
 
     Raises:
-        SchemaError: a column contains lists, structures or bytes.
+        SchemaError: a column contains lists, structures, bytes or durations.
     """
     schema = frame.collect_schema()
-    if strange := [
-        name for name in columns if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object)
-    ]:
+    # None of these can be cast to text.
+    others = (pl.Binary, pl.Object, pl.Duration)
+    if strange := [name for name in columns if schema[name].is_nested() or schema[name] in others]:
         raise SchemaError(
-            f"column(s) {', '.join(strange)} of the {what} file {path} hold lists, structures or bytes; wanted text. "
-            "Store each value as text.",
+            f"column(s) {', '.join(strange)} of the {what} file {path} hold lists, structures, bytes or "
+            "durations; wanted text. Store each value as text.",
             code="unknown-level",
         )
 

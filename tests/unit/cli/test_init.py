@@ -195,7 +195,7 @@ def test_columns_that_hold_no_numbers_or_levels(folder, command):
         assert "hold no numbers" in command("init", "odd.parquet", *flags, code=3)
     pl.DataFrame({"attribute": ["home"], "level": [b"x"]}).write_parquet("bytes.parquet")
     flags = [*PLACES, "--rho", "1", "--codebook", "bytes.parquet"]
-    assert "hold lists, structures or bytes" in command("init", "people.parquet", *flags, code=3)
+    assert "hold lists, structures, bytes or durations" in command("init", "people.parquet", *flags, code=3)
 
 
 @pytest.mark.parametrize("flag", ["--codebook", "--sample", "--ranges"])

@@ -97,4 +97,6 @@ class Covariates:
             codings.append(coding)
             kinds.append(np.where(is_zero, -1, np.searchsorted(begins, values, side="right")))
         kind = np.unique(np.stack(kinds, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-        return cls(tuple(codings), np.stack(columns, axis=1), kind.astype(np.int32))
+        # Numbers that differ by rounding alone have no effect, and may be the only ones.
+        design = np.column_stack([np.zeros((len(numbers), 0)), *columns])
+        return cls(tuple(codings), design, kind.astype(np.int32))

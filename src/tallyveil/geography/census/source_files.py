@@ -92,7 +92,7 @@ def read_source(path: Path, required: Sequence[str], optional: Sequence[str] = (
         GeographyError: the file is missing, empty, not UTF-8, or has another separator; its header is missing or lacks
             a column; or a line has too few or too many fields.
         ConfigError, StoreError: as `scan_table` raises them, for Parquet and CSV.
-        SchemaError: a column of a Parquet file contains lists, structures or bytes.
+        SchemaError: a column of a Parquet file contains lists, structures, bytes or durations.
     """
     if not path.is_file():
         raise _misread(path, "no file", "a file of the Census Bureau", "Correct the path.")

@@ -67,7 +67,7 @@ def read_codebook(
         ConfigError: a column is missing, a value is null, an attribute has more than `MOST_LEVELS` levels, or `numbers`
             names no attribute of the codebook.
         StoreError: the file cannot be read.
-        SchemaError: a level of `numbers` is no range, or a column holds lists, structures or bytes.
+        SchemaError: a level of `numbers` is no range, or a column holds lists, structures, bytes or durations.
     """
     columns = ["attribute", "level"]
     frame = scan_table(path, columns, "codebook", form=form)

@@ -26,7 +26,10 @@ def test_units_of_a_number_have_no_effect():
     assert (first.kind == second.kind).all()
 
 
-@pytest.mark.parametrize(("numbers", "columns"), [([0, 7, 7], 1), ([1, 2, 3], 1), ([0, 1, 2], 2)])
+@pytest.mark.parametrize(
+    ("numbers", "columns"),
+    [([0, 7, 7], 1), ([1, 2, 3], 1), ([0, 1, 2], 2), ([2**53 - 2, 2**53, 2**53], 0)],
+)
 def test_only_what_differs_has_an_effect(numbers, columns):
     assert Covariates.of(("homes",), np.array(numbers, float)[:, None]).design.shape == (3, columns)
 

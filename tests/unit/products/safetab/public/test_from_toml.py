@@ -1,5 +1,6 @@
 """The file of population groups: the example as a plan, and the mistakes that are refused."""
 
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -107,10 +108,10 @@ def test_a_byte_order_mark_is_passed_over(changed):
     assert plan.digest() == load_group_plan(EXAMPLE / "stays.toml").digest()
 
 
-@pytest.mark.parametrize("value", [["A00"], b"A\xff"], ids=["list", "bytes"])
-def test_lists_and_bytes_are_no_values(changed, tmp_path, value):
+@pytest.mark.parametrize("value", [["A00"], b"A\xff", timedelta(1)], ids=["list", "bytes", "duration"])
+def test_lists_bytes_and_durations_are_no_values(changed, tmp_path, value):
     pl.DataFrame({"code": [value], "chapter": ["A"]}).write_parquet(tmp_path / "codes.parquet")
-    with pytest.raises(TallyveilError, match="hold lists, structures or bytes"):
+    with pytest.raises(TallyveilError, match="hold lists, structures, bytes or durations"):
         changed('path = "diagnoses.csv"', 'path = "codes.parquet"')
 
 
