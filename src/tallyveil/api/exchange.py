@@ -181,7 +181,7 @@ def import_measurements(
     totals: AnyPath | None = None,
     entities: AnyPath | None = None,
     shapes: AnyPath | None = None,
-    shapes_geocode: Name = "geocode",
+    shapes_geocode: Name | None = None,
     observer: Progress | None = None,
 ) -> Measurements:
     """Import noisy measurements that others published, for `estimate` and `Measurements.ask`.
@@ -197,7 +197,7 @@ def import_measurements(
         totals: Table of the exact totals of States, which the published files leave out: geocode, count.
         entities: Public table of entities. Releases then have tables of these areas.
         shapes: File of polygons or points of the finest geounits, for maps (docs/maps.md). Needs the extra `maps`.
-        shapes_geocode: Its column of geocodes.
+        shapes_geocode: Its column of geocodes; None for "geocode".
         observer: Is told of progress.
     Raises:
         TallyveilError: the files are not what the description says, or cannot be read.
@@ -206,7 +206,7 @@ def import_measurements(
     from tallyveil.postprocess.exchange import imported
     from tallyveil.postprocess.exchange.imported import open_published
 
-    if shapes is None and shapes_geocode != "geocode":
+    if shapes is None and shapes_geocode is not None:
         raise ConfigError(
             "--shapes-geocode COLUMN can be given only together with --shapes FILE.", code="bad-flag"
         )

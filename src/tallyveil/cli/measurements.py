@@ -87,8 +87,13 @@ def import_files(
         ),
     ] = None,
     shapes_geocode: Annotated[
-        str, typer.Option("--shapes-geocode", metavar="COLUMN", help="Column of geocodes in --shapes.")
-    ] = "geocode",
+        str | None,
+        typer.Option(
+            "--shapes-geocode",
+            metavar="COLUMN",
+            help="Column of geocodes in --shapes. By default `geocode`.",
+        ),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     timings: TimingsFile = None,

@@ -109,7 +109,7 @@ def open_published(
     totals: Path | None = None,
     entities: Path | None = None,
     shapes: Path | None = None,
-    shapes_geocode: str = GEOCODE,
+    shapes_geocode: str | None = None,
 ) -> PublishedMeasurements:
     """Open a folder of files that a description describes.
 
@@ -119,7 +119,7 @@ def open_published(
         totals: Table of the exact totals that the files leave out, with the columns geocode and count.
         entities: Table of the finest geounits and the areas that they lie in, for tables of these areas.
         shapes: File of geometry of the finest geounits, for maps.
-        shapes_geocode: Its column of geocodes.
+        shapes_geocode: Its column of geocodes; None for "geocode".
     Raises:
         ConfigError, SchemaError, GeographyError, ConstraintError: the files are not those of one product, or they or
             the tables beside them are incomplete or contradict each other.
@@ -142,7 +142,7 @@ def open_published(
         settings = computed_settings(files, source, description.schema, description.neighbours)
     files = replace(files, form=description.form, schema=description.schema)
     families = () if entities is None else _families(entities, source.spine)
-    geometry = None if shapes is None else _geometry(shapes, shapes_geocode, source.spine)
+    geometry = None if shapes is None else _geometry(shapes, shapes_geocode or GEOCODE, source.spine)
     hierarchies = replace(source.hierarchies, families=families, shares=settings.shares, geometry=geometry)
     product = description.declared if compares else description.plan_with(settings.allocation.strategy)
     assert product is not None
