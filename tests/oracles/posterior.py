@@ -9,6 +9,7 @@ import numpy as np
 from tallyveil.estimation.posterior.prior import (
     CLASSES,
     CONCENTRATION,
+    DISCOUNT,
     FACILITY,
     SIZE_CENTRE,
     SIZE_CLASS,
@@ -68,11 +69,29 @@ def mean_size(problem: PosteriorProblem, parameters: Parameters, block: int) -> 
     return float(parameters.size_mean[tree.family[block]] * exp(of_covariates))
 
 
-def shares_of(parameters: Parameters, family: int, of_block: int, classed: bool) -> Any:
-    """The shares around which a block of a class is divided, in the classed step or in another."""
-    return (
+def with_earlier(
+    problem: PosteriorProblem, common: Common, row: int, geounit: int, g: int, shares: Any
+) -> Any:
+    """What the shares of the parts of group g of a geounit are around: those of the geounit above, and of so many
+    persons besides as the earlier census has there.
+    """
+    earlier, step = problem.earlier, problem.step[g]
+    if row != earlier.row or step not in earlier.told:
+        return shares
+    discount = common.discount[list(earlier.told).index(step)]
+    persons = earlier.counts[geounit][problem.kernel.steps.parent == g]
+    return (discount * shares + persons) / (discount + persons.sum())
+
+
+def shares_of(problem: PosteriorProblem, parameters: Parameters, block: int, of_block: int, g: int) -> Any:
+    """The shares around which group g of a block is divided, if the block has this class."""
+    classed = problem.step[g] == problem.kernel.steps.classed - 1
+    family = problem.kernel.tree.family[block]
+    shares = (
         parameters.common.facility if of_block == FACILITY and not classed else parameters.shares[0][family]
     )
+    parts = shares[problem.kernel.steps.parent == g]
+    return with_earlier(problem, parameters.common, 0, block, g, parts)
 
 
 def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) -> float:
@@ -81,7 +100,7 @@ def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) ->
     common = parameters.common
     log_p = log_empty(problem, common, np.asarray(counts).sum(axis=1))
     for b, row in enumerate(counts):
-        family, n = problem.kernel.tree.family[b], int(row.sum())
+        n = int(row.sum())
         if n > 0:
             log_p += log_size(n, mean_size(problem, parameters, b), common.size_shape)
         of_block = parameters.block_class[b]
@@ -94,7 +113,7 @@ def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) ->
             if len(children):
                 classed = problem.step[g] == problem.kernel.steps.classed - 1
                 a = CLASSES[of_block] if classed else common.concentration[g]
-                shares = shares_of(parameters, family, of_block, classed)[children]
+                shares = shares_of(problem, parameters, b, of_block, g)
                 log_p += log_division(columns[children].tolist(), (a * shares).tolist())
     return log_p
 
@@ -124,6 +143,7 @@ def drawn_common(rng: np.random.Generator, problem: PosteriorProblem) -> Common:
     return Common(
         near=tuple(rng.gamma(gamma_shape, gamma_scale, n_steps) for _ in range(n_rows - 2)),
         concentration=rng.gamma(gamma_shape, gamma_scale, len(problem.step)),
+        discount=np.exp(rng.normal(*DISCOUNT, len(problem.earlier.told))),
         log_class_share=np.log(rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)),
         facility=facility,
         size_shape=float(np.exp(rng.normal(0, 1.5))),
@@ -150,9 +170,15 @@ def drawn_parameters(
         return row
 
     shares = [np.array([divide(added) for _ in range(problem.n_geounits[-1])])]
-    for above, near in zip(problem.above[::-1], common.near[::-1], strict=True):
-        weights = near[np.maximum(step - 1, 0)]
-        shares.append(np.array([divide(weights * shares[-1][u] + added) for u in above]))
+    for row in range(len(problem.above), 0, -1):
+        weights = common.near[row - 1][np.maximum(step - 1, 0)]
+        of_row = []
+        for geounit, above in enumerate(problem.above[row - 1]):
+            around = shares[-1][above].copy()
+            for g in divided:
+                around[parent == g] = with_earlier(problem, common, row, geounit, g, around[parent == g])
+            of_row.append(divide(weights * around + added))
+        shares.append(np.array(of_row))
     return Parameters(
         common=common,
         shares=tuple(reversed(shares)),
@@ -173,7 +199,7 @@ def drawn_counts(
     expected = common.empty_mean[problem.sizes.kind]
     empty = rng.beta(common.empty_near * expected, common.empty_near * (1 - expected))
     for b in range(problem.n_blocks):
-        family, r = problem.kernel.tree.family[b], common.size_shape
+        r = common.size_shape
         mean = mean_size(problem, parameters, b)
         columns = np.zeros(len(parent), int)
         if rng.random() >= empty[tract[b]]:
@@ -184,7 +210,7 @@ def drawn_counts(
             if columns[g]:
                 classed = problem.step[g] == problem.kernel.steps.classed - 1
                 a = CLASSES[classes[b]] if classed else common.concentration[g]
-                around = shares_of(parameters, family, classes[b], classed)[children]
+                around = shares_of(problem, parameters, b, classes[b], g)
                 shares = rng.dirichlet(a * around + 1e-12)
                 columns[children] = rng.multinomial(columns[g], shares)
         counts[b] = columns[group[-1]]

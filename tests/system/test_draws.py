@@ -10,7 +10,8 @@ import pytest
 import tallyveil
 from tallyveil.errors import TallyveilError
 from tallyveil.estimation.posterior import sampling
-from tallyveil.postprocess.draws import job
+from tallyveil.geography.tables import read_public_numbers
+from tallyveil.postprocess.draws import inputs, job
 from tallyveil.storage.write import UNFINISHED, file_digest
 
 
@@ -306,6 +307,84 @@ def test_covariates_that_are_wrong_are_refused_before_anything_is_computed(
         tallyveil.make_draws(release, tmp_path / "d", covariates=tmp_path / "homes.parquet")
     assert raised.value.code == code
     assert not (tmp_path / "d").exists()
+
+
+@pytest.fixture(scope="module")
+def earlier_census(release):
+    """Counts of another population in most of the 48 blocks."""
+    codes = tallyveil.open(release).table("Block", "total")["geocode"]
+    rows = [(codes[i], age, "house", i % 5 + n) for i in range(45) for n, age in enumerate(("young", "old"))]
+    return pl.DataFrame(rows, schema=["geocode", "age", "home", "count"], orient="row")
+
+
+def test_draws_say_which_earlier_census_they_follow_from(
+    release, earlier_census, homes, tmp_path, monkeypatch, command
+):
+    with_few_sweeps(monkeypatch)
+    file, of_homes = tmp_path / "census.csv", tmp_path / "homes.parquet"
+    # Rows of one group of a block are added.
+    pl.concat([earlier_census, earlier_census.head(5)]).write_csv(file)
+    homes.write_parquet(of_homes)
+    arguments = ("--number", "1", "--earlier-census", file, "--covariates", of_homes, "--json")
+    said = json.loads(command("draws", release, "--out", tmp_path / "d", *arguments))
+    assert said["earlier"] == {"geolevel": "Block", "attributes": ["age", "home"]}
+    assert said["earlier_sha256"] == file_digest(file)
+    assert [item["name"] for item in said["covariates"]] == ["homes", "people of the earlier census"]
+    assert len(said["parameters"]["discount"]) == 2
+    draws = tallyveil.open_draws(tmp_path / "d", release)
+    for text in (said["statement"], repr(draws), (draws.path / "README.txt").read_text()):
+        assert (
+            "Who lives in a Block was also learned from public counts of an earlier census: age, home."
+            in text
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda census: census.with_columns(pl.col("geocode").str.replace("^.", "9")), "same year"),
+        (lambda census: census.with_columns(pl.lit("ancient").alias("age")), "90 rows whose age is no level"),
+        (lambda census: census.with_columns(pl.col("count") - 1), "9 rows without a whole number"),
+        (lambda census: census.with_columns(pl.col("count") + 0.5), "90 rows without a whole number"),
+        (
+            lambda census: census.with_columns(pl.lit(1 << 40).alias("count")),
+            "more than 1,073,741,824 people",
+        ),
+        (lambda census: census.with_columns(pl.lit("x").alias("sex")), "and no others"),
+        (lambda census: census.drop("count"), "wanted count"),
+        (lambda census: census.select("geocode", "count"), "wanted count"),
+        (
+            lambda census: census.with_columns(
+                pl.lit(None, pl.String).alias(name) for name in ("age", "home")
+            ),
+            "names no level",
+        ),
+    ],
+)
+def test_an_earlier_census_that_is_wrong_is_refused_before_anything_is_computed(
+    release, earlier_census, tmp_path, monkeypatch, change, words
+):
+    monkeypatch.setattr(job, "posterior_of", None)
+    change(earlier_census).write_parquet(tmp_path / "census.parquet")
+    with pytest.raises(TallyveilError, match=words) as raised:
+        tallyveil.make_draws(release, tmp_path / "d", earlier_census=tmp_path / "census.parquet")
+    assert raised.value.code == "draws-earlier"
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_public_file_that_is_replaced_while_it_is_read_is_refused(release, homes, tmp_path, monkeypatch):
+    file = tmp_path / "homes.parquet"
+    homes.write_parquet(file)
+
+    def read(path, *arguments):
+        numbers = read_public_numbers(path, *arguments)
+        homes.with_columns(pl.col("homes") + 1).write_parquet(path)
+        return numbers
+
+    monkeypatch.setattr(inputs, "read_public_numbers", read)
+    with pytest.raises(TallyveilError, match="was replaced") as raised:
+        tallyveil.make_draws(release, tmp_path / "d", covariates=file)
+    assert raised.value.code == "input-changed"
 
 
 def test_draws_of_another_release_are_refused(release, made, make_small_inputs, tmp_path):

@@ -175,6 +175,7 @@ def make_draws(
     seed: WholeNumber = 1,
     experimental_blocks: Flag = False,
     covariates: AnyPath | None = None,
+    earlier_census: AnyPath | None = None,
     sweeps: WholeNumber | None = None,
     workers: Workers | None = None,
     observer: Progress | None = None,
@@ -190,14 +191,16 @@ def make_draws(
             Their intervals are too narrow for rare groups.
         covariates: A table with a column `geocode` and one or two columns of public numbers of every finest geounit,
             such as housing units (CSV or Parquet); None for none. Every such number becomes part of the model.
+        earlier_census: A table of counts of an earlier census, with the columns `geocode`, some attributes and `count`
+            (CSV or Parquet); None for none. The model learns from it who lives where.
         sweeps: Sweeps of a chain after which it is given up; None for 16,384.
         workers: Chains that run at once; None for one per core. Draws do not depend on it.
         observer: Receives reports of progress.
     Returns:
         The draws.
     Raises:
-        ConfigError: a number is out of range, the release has no posterior here, or the covariates cannot be used.
-        GeographyError, SchemaError: the covariates cannot be used.
+        ConfigError: a number is out of range, the release has no posterior here, or a public file cannot be used.
+        GeographyError, SchemaError: a public file cannot be used.
         SolverError: the chains do not agree, so that nothing was written.
         StoreError: the release is damaged, or the folder cannot be written.
     Privacy: post-processing; costs nothing.
@@ -212,6 +215,7 @@ def make_draws(
         seed=seed,
         experimental=experimental_blocks,
         covariates=None if covariates is None else Path(covariates),
+        earlier_census=None if earlier_census is None else Path(earlier_census),
         longest=LONGEST if sweeps is None else sweeps,
         workers=workers,
         observer=observer,

@@ -32,6 +32,15 @@ def draws(
             "as housing units (Parquet or CSV). The model learns from them how many people live there.",
         ),
     ] = None,
+    earlier_census: Annotated[
+        Path | None,
+        typer.Option(
+            "--earlier-census",
+            metavar="FILE",
+            help="Table of counts of an earlier census: geocode, one or more attributes, and count (Parquet or CSV), "
+            "for geounits of any geolevel below the root. The model learns from it who lives there.",
+        ),
+    ] = None,
     sweeps: Annotated[
         int | None,
         typer.Option(
@@ -65,6 +74,7 @@ def draws(
             seed=seed,
             experimental_blocks=experimental_blocks,
             covariates=covariates,
+            earlier_census=earlier_census,
             sweeps=sweeps,
             workers=workers,
             observer=observer,

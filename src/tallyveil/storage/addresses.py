@@ -16,7 +16,7 @@ from pydantic import GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from tallyveil.declared import Name
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.printable import shown
 
 OBJECTS: Final = "s3:"
@@ -101,6 +101,15 @@ def address_of(path: Path) -> str:
 def shown_path(path: Path) -> str:
     """A path or an address as people write it."""
     return address_of(path) if is_object(path) else str(path)
+
+
+def replaced(path: Path, what: str) -> StoreError:
+    """The error for an input that was replaced while it was read."""
+    return StoreError(
+        f"the {what} file {shown_path(path)} was replaced while it was read, so that a part of it may be old and a "
+        "part new. Nothing of it is used. Give the command again once nobody writes it.",
+        code="input-changed",
+    )
 
 
 def refuse_object(path: Path) -> None:

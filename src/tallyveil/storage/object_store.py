@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.addresses import address_of, object_name
+from tallyveil.storage.addresses import address_of, object_name, replaced
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_file
 
@@ -119,11 +119,7 @@ def unchanged(path: Path, what: str) -> Iterator[Identity]:
     # After the reading: what was read in between is of one object, or nothing of it is used.
     yield before
     if identity(path, what) != before:
-        raise StoreError(
-            f"the {what} file {address_of(path)} was replaced while it was read, so that a part of it may be old and a "
-            "part new. Nothing of it is used. Give the command again once nobody writes it.",
-            code="input-changed",
-        )
+        raise replaced(path, what)
 
 
 def whole_text(path: Path) -> bytes:

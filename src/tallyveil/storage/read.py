@@ -22,7 +22,7 @@ import polars as pl
 from tallyveil.declared import Text
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.printable import header_of, present_columns
-from tallyveil.storage.addresses import address_of, is_object
+from tallyveil.storage.addresses import address_of, is_object, replaced
 from tallyveil.storage.json_files import damaged, parsed
 from tallyveil.storage.write import file_digest, refuse_unfinished_folder
 
@@ -90,6 +90,23 @@ def input_digest(path: Path, what: str) -> str:
         return file_digest(path)
     with open_input(path, what) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+@contextmanager
+def unchanged_digest(path: Path, what: str) -> Iterator[str]:
+    """Hold a file or an object to be the same before and after a block that reads it.
+
+    Args:
+        path, what: As for `is_input`.
+    Yields:
+        Its SHA-256, in hexadecimal; nothing where there is no such file, as the block that reads it will say.
+    Raises:
+        StoreError: it was replaced meanwhile (`input-changed`), or cannot be read.
+    """
+    digest = input_digest(path, what) if is_input(path, what) else ""
+    yield digest
+    if input_digest(path, what) != digest:
+        raise replaced(path, what)
 
 
 def inputs_below(folder: Path) -> list[Path]:

@@ -22,6 +22,9 @@ the whole area. So a prison or a dormitory, in which all people are adults, need
 separated from the others: they have separate families, tracts and so on, up to a separate whole area. Both have only
 the `Common` parameters together.
 
+*An earlier census.* Public counts of an earlier census may tell the shares of the geounits of one geolevel, or the
+divisions of blocks, apart (`earlier`).
+
 All of this is learned from the noisy measurements alone. Every parameter has a proper law, so that the joint law of
 parameters, counts and measurements exists and the sampler can be tested against it (Geweke). Parameters of single areas
 are drawn in all sweeps. `Common` ones, which all areas share, are drawn while they are learned, and may then be held.
@@ -29,14 +32,16 @@ are drawn in all sweeps. `Common` ones, which all areas share, are drawn while t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.random import Generator
 
 from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.estimation.posterior.earlier import EarlierShapes
 from tallyveil.estimation.posterior.problem import PosteriorProblem
-from tallyveil.kernels.posterior.moves import Prior, State
+from tallyveil.kernels.posterior.moves import Earlier, Prior, State
 from tallyveil.kernels.posterior.updates import (
     Entries,
     Groups,
@@ -45,6 +50,7 @@ from tallyveil.kernels.posterior.updates import (
     entries_of,
     entries_of_blocks,
     log_classes,
+    log_discounts,
     log_divisions,
     log_rows,
     tables_of,
@@ -67,6 +73,10 @@ SIZE_BEGINS: Final = np.array([0, 20, 100])
 
 CONCENTRATION: Final = (1.0, 50.0)
 """Shape and scale of the Gamma law of every other concentration, in persons: anything between 2 and 200 is likely."""
+
+DISCOUNT: Final = (np.log(10.0), 3.0)
+"""Mean and standard deviation of the normal law of the logarithm of a discount of an earlier census, in persons: from a
+fortieth of a person, so that the census decides, to 4,000, beside which a block's counts are nothing."""
 
 WALKS: Final = (1.5, 0.5, 0.15, 0.05)
 """Widths of random walks of the logarithms of concentrations: from those of groups of few persons to those of many."""
@@ -111,6 +121,8 @@ class Common:
         near: Concentration of the divisions of each step's groups around the shares of the geounit above, for each
             geolevel but the root, finest first; shape (steps,).
         concentration: Concentration of the division of each group; shape (columns,).
+        discount: Persons with the shares of the geounit above that count besides those of an earlier census, for each
+            step that it tells; shape (steps it tells,).
         log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
         facility: Share of each group in its parent in the class of facilities; not used for the groups of the classed
             step; shape (columns,).
@@ -124,6 +136,7 @@ class Common:
 
     near: tuple[Floats, ...]
     concentration: Floats
+    discount: Floats
     log_class_share: Floats
     facility: Floats
     size_shape: float
@@ -176,6 +189,8 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
         common=Common(
             near=tuple(np.full(n_steps, 20.0) for _ in problem.above),
             concentration=np.full(len(parent), 20.0),
+            # Nearly as if there were no earlier census: else a wrong one would decide what facilities become.
+            discount=np.full(len(problem.earlier.told), 1000.0),
             log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
             facility=_sharpened(problem, share),
             size_shape=1.0,
@@ -212,6 +227,7 @@ def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
         SIZE_CLASS,
         common.log_class_share,
         parameters.block_class,
+        problem.earlier.at(0, common.discount),
     )
 
 
@@ -252,14 +268,17 @@ def updated(
     people = entries_of_blocks(state.people, state.filled)
     # Classes first: with no block in the class of facilities, its shares would be drawn without regard to `_sharpened`.
     rows = _rows(parameters.shares[0], common.facility)
-    logs = _class_logs(problem, people, rows, common.concentration)
+    logs = _class_logs(problem, people, rows, common)
     log_class_share, block_class = _classes(rng, state.people[:, 0], logs, common.log_class_share, is_held)
     parameters = replace(parameters, block_class=block_class)
-    shares, facility, near, concentration = _compositions(rng, problem, people, rows, parameters, is_held)
+    shares, *of_compositions = _compositions(rng, problem, people, rows, parameters, is_held)
     mean, of_sizes = _sizes(rng, problem, state, parameters, is_held)
     if not is_held:
         empty_mean, empty_near = _emptiness(rng, problem, state, common)
-        common = Common(near, concentration, log_class_share, facility, *of_sizes, empty_mean, empty_near)
+        near, concentration, discount, facility = of_compositions
+        common = Common(
+            near, concentration, discount, log_class_share, facility, *of_sizes, empty_mean, empty_near
+        )
     return Parameters(common, shares, block_class, mean)
 
 
@@ -287,6 +306,7 @@ def averaged(drawn: Sequence[Common]) -> Common:
             for nears in zip(*(common.near for common in drawn), strict=True)
         ),
         concentration=np.exp(mean(lambda common: np.log(common.concentration))),
+        discount=np.exp(mean(lambda common: np.log(common.discount))),
         log_class_share=np.log(mean(lambda common: np.exp(common.log_class_share))),
         facility=mean(lambda common: common.facility),
         size_shape=float(np.exp(shape)),
@@ -298,14 +318,21 @@ def averaged(drawn: Sequence[Common]) -> Common:
     )
 
 
-def _class_logs(problem: PosteriorProblem, people: Entries, mean: Floats, concentration: Floats) -> Floats:
+def _class_logs(problem: PosteriorProblem, people: Entries, mean: Floats, common: Common) -> Floats:
     """Logarithm of the probability of each block's persons under each class, up to a constant of the block."""
     classed, family = problem.kernel.steps.classed, problem.kernel.tree.family
     first, parts, end = np.searchsorted(problem.step, [classed - 1, classed, classed + 1]).tolist()
-    logs = log_classes(people, family, (first, parts, end), mean, CLASSES)
-    others = Groups(_parents(problem, is_classed=False), np.zeros(len(problem.step)))
-    logs[:, FACILITY] += log_rows(people, others, mean, (family, len(mean) - 1), concentration)
+    of_blocks = _of_blocks(problem, common.discount)
+    logs = log_classes(people, family, (first, parts, end), of_blocks, mean, CLASSES)
+    others = of_blocks._replace(parent=_parents(problem, is_classed=False))
+    logs[:, FACILITY] += log_rows(people, others, mean, (family, len(mean) - 1), common.concentration)
     return logs
+
+
+def _of_blocks(problem: PosteriorProblem, discount: Floats) -> Groups:
+    """How the groups of blocks are divided."""
+    parent = problem.kernel.steps.parent
+    return Groups(parent, np.zeros(len(parent)), problem.earlier.at(0, discount))
 
 
 def _parents(problem: PosteriorProblem, *, is_classed: bool) -> Int32s:
@@ -333,41 +360,70 @@ def _classes(
     return np.log(class_shares), block_class
 
 
+def _gamma(begin: Floats, end: Floats) -> Floats:
+    """Logarithm of how much likelier a concentration is after a step by the Gamma law, with the step's logarithm as the
+    variable."""
+    shape, scale = CONCENTRATION
+    return np.asarray(shape * np.log(end / begin) - (end - begin) / scale)
+
+
+def _normal(begin: Floats, end: Floats) -> Floats:
+    """The same of a discount."""
+    centre, spread = DISCOUNT
+    return np.asarray(((np.log(begin) - centre) ** 2 - (np.log(end) - centre) ** 2) / (2.0 * spread**2))
+
+
 def _walked(
     rng: Generator,
-    entries: Entries,
-    above: Int32s,
-    groups: Groups,
-    mean: Floats,
+    likelier: Callable[[Floats, Floats], Floats],
     old: Floats,
     tied: Integers,
+    law: Callable[[Floats, Floats], Floats] = _gamma,
 ) -> Floats:
-    """Concentrations of divisions after a few random walks.
+    """Concentrations of divisions, or discounts, after a few random walks.
 
     Args:
         rng: Generator.
-        entries: Persons, or tables, of each group of each geounit.
-        above: The geounit above each.
-        groups: How groups are divided.
-        mean: Shares of the geounits above.
-        old: The concentrations; shape (columns,).
-        tied: Number of the concentration of each column; -1 for one that does not move. Columns of one number move
-            together.
+        likelier: For each group, the logarithm of how much likelier its divisions are with new values than with old.
+        old: The values; shape (columns,).
+        tied: Number of the value of each column; -1 for one that does not move. Columns of one number move together.
+        law: Logarithm of how much likelier their law finds new values than old.
     """
-    shape, scale = CONCENTRATION
     moves = tied >= 0
     number, first = tied[moves], np.unique(tied[moves], return_index=True)[1]
     for width in WALKS:
         steps = width * rng.standard_normal(int(tied.max()) + 1)
         new = np.where(moves, old * np.exp(steps[tied]), old)
-        logs = log_divisions(entries, above, groups, mean, old, new)[moves]
-        likelier = np.bincount(number, logs, len(first))
-        # The Gamma law, with the walk's logarithm as the variable.
-        begin, end = old[moves][first], new[moves][first]
-        law = shape * np.log(end / begin) - (end - begin) / scale
-        taken = np.log1p(-rng.random(len(law))) < likelier + law
+        log = np.bincount(number, likelier(old, new)[moves], len(first))
+        log += law(old[moves][first], new[moves][first])
+        taken = np.log1p(-rng.random(len(log))) < log
         old = np.where(moves & taken[tied], new, old)
     return old
+
+
+def _discounts(
+    rng: Generator,
+    problem: PosteriorProblem,
+    old: Floats,
+    divisions: Sequence[Callable[[tuple[Floats, Floats]], Floats]],
+) -> Floats:
+    """Discounts of an earlier census after a few random walks.
+
+    Args:
+        rng: Generator.
+        problem: What is measured.
+        old: The discounts.
+        divisions: `log_discounts` of some divisions; all of them together decide.
+    """
+    shapes = problem.earlier
+    walked = _walked(
+        rng,
+        lambda before, after: np.sum([log((before, after)) for log in divisions], axis=0),
+        shapes.at(shapes.row, old).discount,
+        shapes.tied,
+        _normal,
+    )
+    return walked[np.searchsorted(shapes.step, shapes.told)]
 
 
 def _compositions(
@@ -377,42 +433,69 @@ def _compositions(
     mean: Floats,
     parameters: Parameters,
     is_held: bool,
-) -> tuple[tuple[Floats, ...], Floats, tuple[Floats, ...], Floats]:
-    """Shares at every geolevel, those of facilities, and concentrations; `mean` has the shares before, by `_rows`."""
-    family, parent = problem.kernel.tree.family, problem.kernel.steps.parent
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats, Floats, Floats]:
+    """Shares at every geolevel; then concentrations of areas and of blocks, discounts, and shares of facilities; `mean`
+    has the shares before, by `_rows`."""
+    family, parent, shapes = problem.kernel.tree.family, problem.kernel.steps.parent, problem.earlier
     divided, has_class = problem.divided, problem.has_class
     common, added = parameters.common, added_weights(problem)
-    of_blocks, of_areas = Groups(parent, np.zeros(len(parent))), Groups(parent, added)
-    row = _row(problem, parameters.block_class)
+    discount = common.discount
+    row, block_class = _row(problem, parameters.block_class), parameters.block_class
     alone = divided & ~has_class
     own = np.where(alone, np.cumsum(alone) - 1, -1)
     concentration = common.concentration
     if own.max() >= 0 and not is_held:
-        concentration = _walked(rng, people, row, of_blocks, mean, concentration, own)
+        likelier = partial(log_divisions, people, row, _of_blocks(problem, discount), mean)
+        concentration = _walked(rng, likelier, concentration, own)
     of_class = np.where(has_class, CLASSES[:, None], concentration)
     # The divisions of the classed step are around the shares of the family also in facilities.
-    classed, others = (
-        of_blocks._replace(parent=_parents(problem, is_classed=here)) for here in (True, False)
-    )
-    tables = tables_of(rng, people, family, classed, mean, of_class, parameters.block_class)
-    tables += tables_of(rng, people, row, others, mean, of_class, parameters.block_class)
+    steps = ((family, _parents(problem, is_classed=True)), (row, _parents(problem, is_classed=False)))
+    if len(discount) and shapes.row == 0 and not is_held:
+        of_blocks = _of_blocks(problem, discount)
+        divisions = [
+            partial(
+                log_discounts, people, above, of_blocks._replace(parent=here), mean, of_class, block_class
+            )
+            for above, here in steps
+        ]
+        discount = _discounts(rng, problem, discount, divisions)
+    of_blocks = _of_blocks(problem, discount)
+    tables = np.zeros(mean.shape, np.int64)
+    for above, here in steps:
+        tables += tables_of(rng, people, above, of_blocks._replace(parent=here), mean, of_class, block_class)
     levels = [tables[:-1]]
     facility = common.facility if is_held else draw_shares(rng, (added + tables[-1])[None, :], parent)[0]
     near = []
     everywhere = np.where(divided, problem.step, -1)
-    for above, shares, old in zip(problem.above, parameters.shares[1:], common.near, strict=True):
+    for place, (above, shares, old) in enumerate(
+        zip(problem.above, parameters.shares[1:], common.near, strict=True), start=1
+    ):
         walked = old[problem.step]
-        entries = entries_of(levels[-1])
+        entries, same = entries_of(levels[-1]), np.zeros(len(above), np.int64)
+        groups = Groups(parent, added, shapes.at(place, discount))
         if not is_held:
-            walked = _walked(rng, entries, above, of_areas, shares, walked, everywhere)
+            walked = _walked(rng, partial(log_divisions, entries, above, groups, shares), walked, everywhere)
+        if len(discount) and shapes.row == place and not is_held:
+            divisions = [partial(log_discounts, entries, above, groups, shares, walked[None, :], same)]
+            discount = _discounts(rng, problem, discount, divisions)
+            groups = groups._replace(earlier=shapes.at(place, discount))
         near.append(np.array([walked[problem.step == step][0] for step in range(len(old))]))
-        same = np.zeros(len(above), np.int64)
-        levels.append(tables_of(rng, entries, above, of_areas, shares, walked[None, :], same))
+        levels.append(tables_of(rng, entries, above, groups, shares, walked[None, :], same))
     drawn = [draw_shares(rng, added + levels[-1], parent)]
-    for above, old, tables in zip(problem.above[::-1], near[::-1], levels[-2::-1], strict=True):
-        around = old[np.maximum(problem.step - 1, 0)] * drawn[-1][above]
-        drawn.append(draw_shares(rng, around + added + tables, parent))
-    return tuple(reversed(drawn)), facility, tuple(near), concentration
+    for place in range(len(near), 0, -1):
+        around = _centres(problem, shapes.at(place, discount), drawn[-1][problem.above[place - 1]])
+        weight = near[place - 1][np.maximum(problem.step - 1, 0)]
+        drawn.append(draw_shares(rng, weight * around + added + levels[place - 1], parent))
+    return tuple(reversed(drawn)), tuple(near), concentration, discount, facility
+
+
+def _centres(problem: PosteriorProblem, earlier: Earlier, shares: Floats) -> Floats:
+    """What the shares of geounits are around (`kernels.posterior.moves.centre`), by those of the geounits above."""
+    if not len(earlier.counts):
+        return shares
+    parent = np.maximum(problem.kernel.steps.parent, 0)
+    discount = earlier.discount[parent]
+    return np.asarray((discount * shares + earlier.counts) / (discount + earlier.counts[:, parent]))
 
 
 def _sizes(
@@ -451,12 +534,14 @@ def _emptiness(
     none, some, kind = state.vacant.astype(np.int64), state.occupied.astype(np.int64), problem.sizes.kind
     # Empty and occupied blocks are a division like that of persons, in two groups.
     entries = entries_of(np.stack([none + some, none, some], axis=1))
-    groups, same = Groups(np.array([-1, 0, 0], np.int32), np.zeros(3)), np.zeros(len(none), np.int64)
+    parent = np.array([-1, 0, 0], np.int32)
+    nothing = EarlierShapes.none(parent).at(0, np.zeros(0))
+    groups, same = Groups(parent, np.zeros(3), nothing), np.zeros(len(none), np.int64)
     tied = np.array([0, -1, -1])
     expected, near = common.empty_mean, np.full(3, common.empty_near)
     for _ in range(TURNS):
         mean = np.stack([np.ones_like(expected), expected, 1.0 - expected], axis=1)
-        near = _walked(rng, entries, kind, groups, mean, near, tied)
+        near = _walked(rng, partial(log_divisions, entries, kind, groups, mean), near, tied)
         tables = tables_of(rng, entries, kind, groups, mean, near[None, :], same)
         expected = np.clip(rng.beta(1.0 + tables[:, 1], 1.0 + tables[:, 2]), LEAST, 1.0 - LEAST)
     return expected, float(near[0])

@@ -14,6 +14,7 @@ from tallyveil.errors import ConfigError, SolverError
 from tallyveil.estimation.intervals.fit import AnswerRows
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.covariates import Covariates
+from tallyveil.estimation.posterior.earlier import EarlierCensus, EarlierShapes
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.posterior.moves import WINDOW, WORD, Answers, Limits, Problem, State, Steps, Tree
 from tallyveil.measurements.answers import answer_tables
@@ -79,11 +80,11 @@ class PosteriorProblem:
         precisions: 1 / variance of the noise, in the order of the kernel's `precision`.
         is_free: Blocks that limits allow to be empty and to have people; shape (blocks,).
         possible: Whether a group of a step has a possible cell; shape (columns,).
-        step: Step of each column of the state's counts.
         is_sparse: Whether each geounit of the geolevel above the blocks has few people by its measurements; shape
             (geounits,).
         above: For each geolevel of the prior from the families to the one below the whole area, the geounit above each.
         sizes: The laws of sizes.
+        earlier: What an earlier census says of the shares of some geounits.
     """
 
     schema: Schema
@@ -93,10 +94,15 @@ class PosteriorProblem:
     precisions: Floats
     is_free: NDArray[np.bool_]
     possible: NDArray[np.bool_]
-    step: Int32s
     is_sparse: Bools
     above: tuple[Int32s, ...]
     sizes: SizeLaws
+    earlier: EarlierShapes
+
+    @property
+    def step(self) -> Int32s:
+        """Step of each column of the state's counts."""
+        return self.kernel.steps.step
 
     @property
     def n_geounits(self) -> list[int]:
@@ -188,6 +194,7 @@ def posterior_problem(
     first: Sequence[str] = (),
     covariates: Covariates | None = None,
     *,
+    earlier: EarlierCensus | None = None,
     gaussian: bool,
 ) -> PosteriorProblem:
     """Lay out measurements and limits for the compiled moves.
@@ -201,6 +208,7 @@ def posterior_problem(
         first: Attributes that divide the persons of a block first, such as those with public bounds. The others follow,
             those with the most levels first.
         covariates: What public numbers say of the blocks; None for no such numbers.
+        earlier: Public counts of an earlier census; None for none.
         gaussian: Whether the noise is Gaussian; otherwise it is Laplace noise.
     Raises:
         ConfigError: a noisy answer is too large.
@@ -210,9 +218,10 @@ def posterior_problem(
     tree, above, sizes = _tree(spine, limits, np.flatnonzero(schema.possible(np.arange(schema.size))), known)
     queries, precisions, answers = _answers(spine, levels, rows, schema.size, gaussian)
     cells = np.arange(schema.size)
-    steps, step = _steps(schema, first)
+    ordered = _ordered(schema, first)
+    steps = _steps(schema, ordered)
     kernel_limits = _limits(spine, schema, limits)
-    possible = np.zeros(len(step), bool)
+    possible = np.zeros(len(steps.step), bool)
     for columns in steps.group:
         possible[columns[schema.possible(cells)]] = True
     return PosteriorProblem(
@@ -223,11 +232,31 @@ def posterior_problem(
         precisions,
         _free(tree, kernel_limits),
         possible,
-        step,
         _sparse(spine, answers),
         above,
         sizes,
+        EarlierShapes.none(steps.step)
+        if earlier is None
+        else _earlier(schema, tree, above, steps, ordered, earlier),
     )
+
+
+def _earlier(
+    schema: Schema,
+    tree: Tree,
+    above: tuple[Int32s, ...],
+    steps: Steps,
+    ordered: Sequence[str],
+    census: EarlierCensus,
+) -> EarlierShapes:
+    """The earlier census by the geounits of the prior."""
+    row = len(tree.ancestor) - 1 - census.level
+    geounit = np.arange(tree.ancestor.shape[1], dtype=np.int32)
+    for place in [tree.family, *above][:row]:
+        geounit = place[geounit]
+    of_spine = np.empty(int(geounit.max()) + 1, np.int64)
+    of_spine[geounit] = tree.ancestor[row]
+    return EarlierShapes.of(census, schema, steps, ordered, row, of_spine)
 
 
 def _tree(
@@ -359,12 +388,15 @@ def _limits(spine: Spine, schema: Schema, limits: Sequence[LimitRows]) -> Limits
     )
 
 
-def _steps(schema: Schema, first: Sequence[str]) -> tuple[Steps, Int32s]:
-    """The steps, one attribute after the other, and the step of each column."""
-    others = sorted(
-        (attribute for attribute in schema.attributes if attribute.name not in first), key=lambda a: -a.size
-    )
-    ordered = [*(schema.attribute(name) for name in first), *others]
+def _ordered(schema: Schema, first: Sequence[str]) -> list[str]:
+    """The attributes in the order of the steps."""
+    others = [attribute for attribute in schema.attributes if attribute.name not in first]
+    return [*first, *(attribute.name for attribute in sorted(others, key=lambda attribute: -attribute.size))]
+
+
+def _steps(schema: Schema, ordered: Sequence[str]) -> Steps:
+    """The steps, one attribute after the other."""
+    attributes = [schema.attribute(name) for name in ordered]
     cells = np.arange(schema.size)
     levels = dict(zip(schema.attribute_names, schema.decode(cells).T, strict=True))
     group, parent, step, number = (
@@ -373,7 +405,7 @@ def _steps(schema: Schema, first: Sequence[str]) -> tuple[Steps, Int32s]:
         [0],
         np.zeros(schema.size, np.int64),
     )
-    for depth, attribute in enumerate(ordered, start=1):
+    for depth, attribute in enumerate(attributes, start=1):
         # Numbered by parent, then level: groups of one parent lie side by side.
         number = number * attribute.size + levels[attribute.name]
         n_groups = int(number.max()) + 1
@@ -386,8 +418,8 @@ def _steps(schema: Schema, first: Sequence[str]) -> tuple[Steps, Int32s]:
     begin = len(parent) - schema.size
     parent[begin:] = group[-2].tolist()
     group[-1] = begin + cells
-    classed = 1 + int(np.argmax([attribute.size for attribute in ordered]))
-    return Steps(np.array(group, np.int32), np.array(parent, np.int32), classed), np.array(step, np.int32)
+    classed = 1 + int(np.argmax([attribute.size for attribute in attributes]))
+    return Steps(np.array(group, np.int32), np.array(parent, np.int32), np.array(step, np.int32), classed)
 
 
 def _sparse(spine: Spine, answers: Answers) -> Bools:

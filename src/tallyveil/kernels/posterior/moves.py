@@ -27,7 +27,8 @@ cell c is
 
     size(N) / (x + 1) * product over steps of (n_child + a p_child) / (n_parent + a),
 
-where size(N) = (N + 1) f(N + 1) / f(N) = (N + shape) rise for N > 0, with f the law of the sizes of occupied blocks.
+where p_child is a share of the family or, where an earlier census tells the shares of single blocks, its `centre`, and
+size(N) = (N + 1) f(N + 1) / f(N) = (N + shape) rise for N > 0, with f the law of the sizes of occupied blocks.
 The factorials of the multinomial coefficients cancel but for x + 1. A move whose window reaches N = 0, or two size
 classes, has factors besides: the first person of a block makes a block of its tract occupied that was empty, of which
 the tract says how likely it is; and the block's class is more or less frequent in the other size class.
@@ -46,7 +47,7 @@ Where the number of people is not fixed, a move of one place adds or removes k p
 Specification: `tests.oracles.posterior` has the law by enumeration.
 """
 
-from math import frexp
+from math import frexp, lgamma
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -158,12 +159,27 @@ class Steps(NamedTuple):
         group: Column of each cell's group at each step; shape (steps, cells). Row 0 is 0, the last row the cell's
             column.
         parent: Column of the group that each group is part of; -1 for column 0.
+        step: Step of each column.
         classed: The step whose divisions have a concentration of each block; all others have one of each group.
     """
 
     group: Int32Rows
     parent: Int32s
+    step: Int32s
     classed: int
+
+
+class Earlier(NamedTuple):
+    """Public counts of an earlier census, which tell the shares of some geounits apart.
+
+    Attributes:
+        counts: Persons of each group of each geounit; shape (geounits, columns), without geounits if there are none.
+        discount: For the division of each group, persons with the shares of the geounit above that count besides those
+            of the earlier census; shape (columns,).
+    """
+
+    counts: Int32Rows
+    discount: Floats
 
 
 class Prior(NamedTuple):
@@ -184,6 +200,7 @@ class Prior(NamedTuple):
         size_class: Class of each size; sizes beyond the end have the last one.
         log_share: Logarithm of the share of each class of concentration among the blocks of each size class.
         block_class: Class of concentration of each block.
+        earlier: What an earlier census says of single blocks.
     """
 
     mean: FloatRows
@@ -198,6 +215,7 @@ class Prior(NamedTuple):
     size_class: Integers
     log_share: FloatRows
     block_class: Integers
+    earlier: Earlier
 
 
 class State(NamedTuple):
@@ -298,7 +316,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
                 uncounted(limits.lower),
                 uncounted(limits.upper),
             ),
-            Steps(uncounted(steps.group), uncounted(steps.parent), steps.classed),
+            Steps(uncounted(steps.group), uncounted(steps.parent), uncounted(steps.step), steps.classed),
         ),
         Prior(
             uncounted(prior.mean),
@@ -313,6 +331,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             uncounted(prior.size_class),
             uncounted(prior.log_share),
             uncounted(prior.block_class),
+            Earlier(uncounted(prior.earlier.counts), uncounted(prior.earlier.discount)),
         ),
         State(
             uncounted(state.people),
@@ -326,6 +345,20 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             uncounted(state.factors),
             uncounted(state.chosen),
         ),
+    )
+
+
+@hot
+def centre(share: float, earlier: Earlier, geounit: int, parent: int, group: int) -> float:
+    """Share of a group in its parent around which those of a geounit are: the share of the geounit above, if there is
+    no earlier census; else the share in the earlier census once `discount` persons with the shares of the geounit above
+    are added to its persons.
+    """
+    if earlier.counts.shape[0] == 0:
+        return share
+    discount = earlier.discount[parent]
+    return float(
+        (discount * share + earlier.counts[geounit, group]) / (discount + earlier.counts[geounit, parent])
     )
 
 
@@ -358,6 +391,7 @@ def _factors(
         a, share = prior.concentration[parent], prior.mean[row, group]
         if i == steps.classed:
             a, share = prior.block_concentration[b], prior.mean[family, group]
+        share = centre(share, prior.earlier, b, parent, group)
         persons[j], weight[j] = state.people[b, group], a * share
         # The first group that differs has the same parent in both places, where nothing changes.
         if j > 0:
@@ -707,6 +741,29 @@ def _log_sizes_exchanged(problem: Problem, prior: Prior, state: State, b: int, b
 
 
 @hot
+def _log_divisions_exchanged(problem: Problem, prior: Prior, state: State, b: int, b2: int) -> float:
+    """The same of their divisions. It is 0 unless an earlier census tells the blocks apart."""
+    steps, family, log = problem.steps, problem.tree.family[b], 0.0
+    if prior.earlier.counts.shape[0] > 0:
+        for source, other in ((b, b2), (b2, b)):
+            for at in range(state.filled.shape[1]):
+                word = state.filled[source, at]
+                while word != 0:
+                    group = at * WORD + lowest(word)
+                    word &= word - np.uint64(1)
+                    parent = steps.parent[group]
+                    if parent >= 0:
+                        n = state.people[source, group]
+                        a, share = prior.concentration[parent], prior.mean[prior.row[source], group]
+                        if steps.step[group] == steps.classed:
+                            a, share = prior.block_concentration[source], prior.mean[family, group]
+                        w = a * centre(share, prior.earlier, source, parent, group)
+                        w2 = a * centre(share, prior.earlier, other, parent, group)
+                        log += lgamma(n + w2) - lgamma(w2) - lgamma(n + w) + lgamma(w)
+    return log
+
+
+@hot
 def _exchange(problem: Problem, state: State, b: int, b2: int) -> None:
     """Let two blocks of one family exchange all their persons."""
     answers, limits, people = problem.answers, problem.limits, state.people
@@ -740,11 +797,11 @@ def _exchange(problem: Problem, state: State, b: int, b2: int) -> None:
 @njit(nogil=True, cache=True)
 def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> None:
     """Pair the blocks of each family, and let the two of a pair exchange all their persons as often as the measurements
-    and the covariates of the two say (Metropolis).
+    and the public numbers of the two say (Metropolis).
 
     Only blocks of one class do so: the prior then says the same of both, but for their sizes if they have other
-    covariates. A block that has a few persons and an empty one change places at once, which takes single shifts many
-    sweeps.
+    covariates, and for their divisions if an earlier census tells these apart. A block that has a few persons and an
+    empty one change places at once, which takes single shifts many sweeps.
 
     Args:
         rng: Generator.
@@ -766,6 +823,7 @@ def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> N
                 continue
             log = _log_exchange(problem, state, b, b2)
             log += _log_sizes_exchanged(problem, prior, state, b, b2)
+            log += _log_divisions_exchanged(problem, prior, state, b, b2)
             if log >= 0.0 or rng.random() < np.exp(log):
                 _exchange(problem, state, b, b2)
 

@@ -9,6 +9,9 @@ independent 0/1 variables with probabilities w / (w + i), i = 0 .. n - 1. Given 
 belongs to this part as often as its share of the weight says. The other tables of one geolevel are the persons of the
 next. Concentrations are moved by random walks with the tables summed out.
 
+Where an earlier census tells the shares of geounits apart, the shares above are only a part of what theirs are around
+(`centre`). The rest of the weight is not due to them either, and so are its tables.
+
 Oracle: `tests.oracles.posterior` draws parameters and counts from their joint law, which updates must keep (Geweke).
 """
 
@@ -19,7 +22,7 @@ import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, IntegerRows, Integers, WordRows
 from tallyveil.kernels.compiled import hot, internal, njit
-from tallyveil.kernels.posterior.moves import WORD, lowest
+from tallyveil.kernels.posterior.moves import WORD, Earlier, centre, lowest
 
 LEAST_SHARE: Final = 1e-30
 """Smaller shares are raised to this, so that logarithms and ratios stay finite. It is too small to matter: twice as
@@ -36,10 +39,12 @@ class Groups(NamedTuple):
     Attributes:
         parent: Column of the group that each group is part of; -1 for column 0.
         added: Weight of each group in the Dirichlet law of its geounit's shares, besides what the geounit above says.
+        earlier: What an earlier census says of these geounits.
     """
 
     parent: Int32s
     added: Floats
+    earlier: Earlier
 
 
 class Entries(NamedTuple):
@@ -142,7 +147,8 @@ def log_divisions(
             p = parent[g]
             if p >= 0 and old[p] != new[p]:
                 whole[p] += n
-                w, w_new = old[p] * mean[above[u], g] + added[g], new[p] * mean[above[u], g] + added[g]
+                share = centre(mean[above[u], g], groups.earlier, u, p, g)
+                w, w_new = old[p] * share + added[g], new[p] * share + added[g]
                 logs[p] += _log_rising(w_new, n) - _log_rising(w, n)
         for entry in range(entries.begin[u], entries.begin[u + 1]):
             p = parent[entries.column[entry]]
@@ -176,18 +182,55 @@ def tables_of(
         concentration: Concentration of each group's division; each row holds for some of the geounits.
         row: The row for each geounit.
     """
-    parent, added = groups.parent, groups.added
+    parent, added, earlier = groups
     tables = np.zeros(mean.shape, np.int64)
     for u in range(entries.begin.size - 1):
         for entry in range(entries.begin[u], entries.begin[u + 1]):
             g, n = entries.column[entry], entries.number[entry]
             if parent[g] >= 0:
-                of_above = concentration[row[u], parent[g]] * mean[above[u], g]
-                n_tables = _n_tables(rng, n, of_above + added[g])
-                if added[g] > 0:
-                    n_tables = rng.binomial(n_tables, of_above / (of_above + added[g]))
+                weight, besides = concentration[row[u], parent[g]], added[g]
+                of_above = weight * mean[above[u], g]
+                if earlier.counts.shape[0] > 0:
+                    persons = earlier.discount[parent[g]] + earlier.counts[u, parent[g]]
+                    of_above *= earlier.discount[parent[g]] / persons
+                    besides += weight * earlier.counts[u, g] / persons
+                n_tables = _n_tables(rng, n, of_above + besides)
+                if besides > 0:
+                    n_tables = rng.binomial(n_tables, of_above / (of_above + besides))
                 tables[above[u], g] += n_tables
     return tables
+
+
+@njit(nogil=True, cache=True)
+def log_discounts(
+    entries: Entries,
+    above: Int32s,
+    groups: Groups,
+    mean: FloatRows,
+    concentration: FloatRows,
+    row: Integers,
+    discounts: tuple[Floats, Floats],
+) -> Floats:
+    """For each group, the logarithm of how much likelier its divisions are with the new discounts of an earlier census
+    than with the old.
+
+    Args:
+        entries, above, groups, mean, concentration, row: As for `tables_of`; the discounts of `groups` do not count.
+        discounts: The old ones and the new; where they are equal nothing is computed.
+    """
+    parent, added = groups.parent, groups.added
+    old, new = Earlier(groups.earlier.counts, discounts[0]), Earlier(groups.earlier.counts, discounts[1])
+    logs = np.zeros(parent.size)
+    for u in range(entries.begin.size - 1):
+        for entry in range(entries.begin[u], entries.begin[u + 1]):
+            g, n = entries.column[entry], entries.number[entry]
+            p = parent[g]
+            if p >= 0 and old.discount[p] != new.discount[p]:
+                a, share = concentration[row[u], p], mean[above[u], g]
+                w = a * centre(share, old, u, p, g) + added[g]
+                w_new = a * centre(share, new, u, p, g) + added[g]
+                logs[p] += _log_rising(w_new, n) - _log_rising(w, n)
+    return logs
 
 
 @njit(nogil=True, cache=True)
@@ -211,6 +254,7 @@ def log_classes(
     entries: Entries,
     family: Int32s,
     columns: tuple[int, int, int],
+    groups: Groups,
     mean: FloatRows,
     classes: Floats,
 ) -> FloatRows:
@@ -221,6 +265,7 @@ def log_classes(
         family: Family of each block.
         columns: First column of the groups that are divided with these concentrations; first one of their parts; one
             after the last part.
+        groups: How groups are divided.
         mean: Shares of each family.
         classes: Concentration of each class.
     Returns:
@@ -239,7 +284,7 @@ def log_classes(
                 if columns[0] <= g < columns[1]:
                     logs[b, k] -= _log_rising(a, n)
                 elif columns[1] <= g < columns[2]:
-                    w = a * mean[family[b], g]
+                    w = a * centre(mean[family[b], g], groups.earlier, b, groups.parent[g], g)
                     logs[b, k] += _log_rising(w, n)
     return logs
 
@@ -264,7 +309,9 @@ def log_rows(
             g, n = entries.column[entry], entries.number[entry]
             if groups.parent[g] >= 0:
                 a = concentration[groups.parent[g]]
-                w, w_new = a * mean[of_block[b], g], a * mean[other, g]
+                p = groups.parent[g]
+                w = a * centre(mean[of_block[b], g], groups.earlier, b, p, g)
+                w_new = a * centre(mean[other, g], groups.earlier, b, p, g)
                 logs[b] += lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w)
     return logs
 

@@ -14,14 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.estimation.posterior.covariates import MOST, Covariates
 from tallyveil.estimation.posterior.prior import Common
 from tallyveil.estimation.posterior.residuals import Residuals
 from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, Progress, sample
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.marks import marks_of
-from tallyveil.geography.tables import read_public_numbers
+from tallyveil.postprocess.draws.inputs import PublicInputs, read_inputs
 from tallyveil.postprocess.draws.model import posterior_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
@@ -29,7 +28,6 @@ from tallyveil.schema.counts import PublicCounts, TripletSum
 from tallyveil.storage.archives import archived, content_of, read_archive, write_archive
 from tallyveil.storage.json_files import damaged, read_declared
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside, remove
-from tallyveil.storage.read import input_digest
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import file_digest, write_file, write_json, write_text
 from tallyveil.version import VERSION
@@ -37,7 +35,7 @@ from tallyveil.version import VERSION
 COMMAND: Final = "draws"
 DESCRIPTION: Final = "draws.json"
 README: Final = "README.txt"
-FORMAT: Final = 3
+FORMAT: Final = 4
 CHAINS_FILE: Final = "chains.zip"
 """The chains of an unfinished folder, from which the same command goes on."""
 _WHAT: Final = "draws of a release"
@@ -66,6 +64,8 @@ class DrawsDescription:
         parameters: The parameters of the model that all areas share, learned from the measurements and then held.
         covariates: How the model used each public number of blocks (`Coding`); empty if there are none.
         covariates_sha256: SHA-256 of their file; empty if there are none.
+        earlier: Geolevel and attributes of the counts of an earlier census; empty if there are none.
+        earlier_sha256: SHA-256 of their file; empty if there are none.
         residuals: Of each query at each geolevel, the mean squares of the differences between measurements and draws.
         misfit: What they say of the model.
         statement: What the draws are.
@@ -84,6 +84,8 @@ class DrawsDescription:
     parameters: dict[str, Any]
     covariates: list[dict[str, Any]]
     covariates_sha256: str
+    earlier: dict[str, Any]
+    earlier_sha256: str
     residuals: list[dict[str, Any]]
     misfit: str
     statement: str
@@ -104,6 +106,7 @@ def make_draws(
     seed: int = 1,
     experimental: bool = False,
     covariates: Path | None = None,
+    earlier_census: Path | None = None,
     longest: int,
     workers: int | None = None,
     observer: Observer | None = None,
@@ -120,14 +123,16 @@ def make_draws(
         experimental: Whether the counts of the finest geolevel are written, instead of those of the one above.
         covariates: A table of public numbers of every finest geounit, from which the model learns how many people live
             there; None for none.
+        earlier_census: A table of counts of an earlier census, from which the model learns who lives there; None for
+            none.
         longest: Sweeps of a chain after which it is given up.
         workers: Chains that run at once; None for one per core. Draws do not depend on it.
         observer: Receives reports of progress.
     Returns:
         What `draws.json` says.
     Raises:
-        ConfigError: the number is out of range, the release has no posterior here, or the covariates cannot be used.
-        GeographyError, SchemaError: the covariates cannot be used.
+        ConfigError: the number is out of range, the release has no posterior here, or a public file cannot be used.
+        GeographyError, SchemaError: a public file cannot be used.
         SolverError: the chains do not agree.
         StoreError: the release is damaged, or the folder cannot be written.
     Privacy: post-processing of what is published; costs nothing.
@@ -146,19 +151,20 @@ def make_draws(
             "after so many.",
             code="draws-range",
         )
-    refuse_inputs(out, [root, *filter(None, [covariates])])
+    refuse_inputs(out, [root, *filter(None, [covariates, earlier_census])])
     refuse_output_inside(out, root)
     release = open_release(root)
     original = release.hierarchies.original
     level = original.finest if experimental else original.finest - 1
     digest = file_digest(root / MANIFEST)
     # Read before anything is computed, which may take hours.
-    coded, of_file = _coded(covariates, release)
+    inputs = read_inputs(release, covariates, earlier_census)
     watch = Stopwatch(observer or SilentObserver())
     names = [_name(i) for i in range(number)]
     with new_folder(out, COMMAND, _WHAT, [*names, DESCRIPTION, README], [CHAINS_FILE]):
-        problem, released = posterior_of(release, coded)
-        chains = _SavedChains(out / CHAINS_FILE, f"{VERSION} {digest} {seed} {of_file}")
+        problem, released = posterior_of(release, inputs.covariates, inputs.earlier)
+        of_files = f"{inputs.covariates_sha256} {inputs.earlier_sha256}"
+        chains = _SavedChains(out / CHAINS_FILE, f"{VERSION} {digest} {seed} {of_files}")
         key = int.from_bytes(hashlib.sha256(f"draws\0{digest}\0{seed}".encode()).digest()[:8])
         with watch.stage("sample", longest):
             sampled = sample(
@@ -189,11 +195,13 @@ def make_draws(
             chains=CHAINS,
             convergence=asdict(sampled.convergence),
             parameters=_lists(sampled.common),
-            covariates=[asdict(coding) for coding in coded.codings] if coded else [],
-            covariates_sha256=of_file,
+            covariates=[asdict(coding) for coding in inputs.codings],
+            covariates_sha256=inputs.covariates_sha256,
+            earlier=_of_earlier(inputs, release),
+            earlier_sha256=inputs.earlier_sha256,
             residuals=[asdict(residuals) for residuals in sampled.residuals],
             misfit=_misfit(sampled.residuals),
-            statement=_statement(coded, original.geolevels[-1]),
+            statement=_statement(inputs, release),
             protected=marks.protected,
             warnings=list(marks.warnings),
         )
@@ -204,19 +212,27 @@ def make_draws(
     return description
 
 
-def _coded(path: Path | None, release: FinishedRelease) -> tuple[Covariates | None, str]:
-    """The covariates as the model takes them, and the SHA-256 of their file; None and nothing if there are none."""
-    if path is None:
-        return None, ""
-    return Covariates.of(*read_public_numbers(path, release.spine, MOST)), input_digest(path, "covariates")
+def _of_earlier(inputs: PublicInputs, release: FinishedRelease) -> dict[str, Any]:
+    """Geolevel and attributes of the earlier census."""
+    census = inputs.earlier
+    if census is None:
+        return {}
+    return {"geolevel": release.spine.geolevels[census.level], "attributes": list(census.attributes)}
 
 
-def _statement(covariates: Covariates | None, finest: str) -> str:
-    """What the draws are, with the covariates that they follow from."""
-    if covariates is None:
-        return MODEL
-    names = ", ".join(coding.name for coding in covariates.codings)
-    return f"{MODEL} How many people live in a {finest} was also learned from public numbers: {names}."
+def _statement(inputs: PublicInputs, release: FinishedRelease) -> str:
+    """What the draws are, with the public files that they follow from."""
+    said = [MODEL]
+    if inputs.codings:
+        names = ", ".join(coding.name for coding in inputs.codings)
+        finest = release.hierarchies.original.geolevels[-1]
+        said.append(f"How many people live in a {finest} was also learned from public numbers: {names}.")
+    if stated := _of_earlier(inputs, release):
+        said.append(
+            f"Who lives in a {stated['geolevel']} was also learned from public counts of an earlier census: "
+            f"{', '.join(stated['attributes'])}."
+        )
+    return " ".join(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +241,8 @@ class _SavedChains:
 
     Attributes:
         path: The file.
-        of: What the chains depend on: version, release, seed and covariates. Saved chains that depend on anything
-            else are not continued.
+        of: What the chains depend on: version, release, seed and public files. Saved chains that depend on
+            anything else are not continued.
     """
 
     path: Path

@@ -7,6 +7,7 @@ import numpy as np
 from tallyveil.arrays import Int32s, NarrowArray
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.posterior.covariates import Covariates
+from tallyveil.estimation.posterior.earlier import EarlierCensus
 from tallyveil.estimation.posterior.problem import LARGEST, LimitRows, PosteriorProblem, posterior_problem
 from tallyveil.files.histograms import read_histogram
 from tallyveil.postprocess.constraints import ConstraintTable
@@ -26,13 +27,14 @@ blocks with 2,016 cells; twice as many would not fit into the machines that rele
 
 
 def posterior_of(
-    release: FinishedRelease, covariates: Covariates | None = None
+    release: FinishedRelease, covariates: Covariates | None = None, earlier: EarlierCensus | None = None
 ) -> tuple[PosteriorProblem, Int32s]:
     """What the sampler needs, and the released counts of the finest geolevel, from which it begins.
 
     Args:
         release: The release.
         covariates: What public numbers say of its blocks; None for no such numbers.
+        earlier: Public counts of an earlier census; None for none.
     Raises:
         ConfigError: this kind of release has no posterior here, or it is too large.
         StoreError: measurements or constraints are missing or damaged.
@@ -59,6 +61,7 @@ def posterior_of(
         limits,
         [name for name in schema.attribute_names if name in bounded],
         covariates,
+        earlier=earlier,
         gaussian=measured.gaussian,
     )
     return problem, released

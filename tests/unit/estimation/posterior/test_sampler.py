@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from tests.oracles.posterior import drawn_counts, drawn_parameters, log_likelihood, log_prior, tables
 from tests.samples import nightly
 
@@ -14,6 +15,7 @@ from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior import sampling
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.covariates import Covariates
+from tallyveil.estimation.posterior.earlier import EarlierCensus
 from tallyveil.estimation.posterior.prior import (
     CLASSES,
     FACILITY,
@@ -71,9 +73,11 @@ def problem_of(
     schema=SCHEMA,
     numbers=None,
     noise=0.0,
+    earlier=None,
 ):
     """Blocks named by area, county if there are five digits, tract, group and number; every query measured everywhere,
-    the total fixed if asked. `numbers` are a covariate of each block.
+    the total fixed if asked. `numbers` are a covariate of each block, and `earlier` says the geolevel of an earlier
+    census, its query, and its counts.
 
     The measurements are small numbers, or the answers of the table `truth` with noise of this standard deviation.
     """
@@ -100,7 +104,14 @@ def problem_of(
         fixed = np.full((1, 1), total, np.int32)
         limits = [*limits, LimitRows(0, schema.query("total"), fixed, fixed)]
     known = None if numbers is None else Covariates.of(("homes",), np.array(numbers, float)[:, None])
-    return posterior_problem(schema, spine, levels, Rows(values), limits, ["race"], known, gaussian=gaussian)
+    census = None
+    if earlier is not None:
+        level, query, counts = earlier
+        counts = np.resize(counts, (spine.n_geounits(level), schema.query(query).size))
+        census = EarlierCensus(level, schema.query(query), csr_array(counts.astype(np.int32)))
+    return posterior_problem(
+        schema, spine, levels, Rows(values), limits, ["race"], known, earlier=census, gaussian=gaussian
+    )
 
 
 def visits_of(problem, start, states, sweeps, parameters):
@@ -127,16 +138,17 @@ def distance(visits, problem, states, parameters):
 
 
 @pytest.mark.parametrize(
-    ("gaussian", "blocks", "sweeps", "numbers"),
+    ("gaussian", "blocks", "sweeps", "numbers", "earlier"),
     [
-        nightly(True, ["11111", "11112", "11211", "12111"], 6_000, None),
-        (True, ["1111", "1112", "1113", "1211"], 6_000, [0, 2, 2, 3]),
-        (False, ["1111", "1112", "1121", "1211"], 3_000, None),
+        nightly(True, ["11111", "11112", "11211", "12111"], 6_000, None, None),
+        nightly(True, ["1111", "1112", "1113", "1211"], 6_000, [0, 2, 2, 3], None),
+        (True, ["1111", "1112", "1113", "1211"], 6_000, [0, 2, 2, 3], (3, "detailed", [9, 0, 0, 2, 1])),
+        (False, ["1111", "1112", "1121", "1211"], 3_000, None, None),
     ],
-    ids=["Gaussian, five geolevels", "a covariate", "Laplace"],
+    ids=["Gaussian, five geolevels", "a covariate", "a covariate and an earlier census", "Laplace"],
 )
-def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweeps, numbers):
-    problem = problem_of(blocks, 3, gaussian=gaussian, numbers=numbers)
+def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweeps, numbers, earlier):
+    problem = problem_of(blocks, 3, gaussian=gaussian, numbers=numbers, earlier=earlier)
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
     parameters = replace(
@@ -149,6 +161,7 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweep
             empty_mean=np.array([0.4] if numbers is None else [0.7, 0.4, 0.2]),
             empty_near=3.0,
             size_effects=np.zeros(0) if numbers is None else np.array([0.7, -1.0]),
+            discount=np.array([1.5, 0.4] if earlier else []),
         ),
     )
     visits = visits_of(problem, states[0], states, sweeps, parameters)
@@ -280,6 +293,8 @@ def other_laws(problem, parameters):
     if len(common.size_effects):
         yield problem, replace(parameters, common=replace(common, size_effects=0 * common.size_effects))
         yield problem, replace(parameters, common=replace(common, empty_mean=common.empty_mean[::-1].copy()))
+    if len(common.discount):
+        yield problem, replace(parameters, common=replace(common, discount=5 * common.discount))
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
@@ -404,6 +419,7 @@ def statistics(parameters, sizes):
         *(shares[0, g] for shares in parameters.shares for g in (1, 3)),
         *(np.log(near[step]) for near in common.near for step in (0, 1)),
         *np.log(common.concentration[1:3]),
+        *np.log(common.discount),
         common.log_class_share[0, 2],
         common.log_class_share[1, 3],
         common.log_class_share[0, FACILITY],
@@ -438,7 +454,7 @@ def largest_z(first, second):
 STEPS = 10
 
 
-def joint_draws(size, *, is_held, numbers=None, wrong=lambda parameters: parameters):
+def joint_draws(size, *, is_held, numbers=None, earlier=None, wrong=lambda parameters: parameters):
     """Statistics of draws of parameters and counts from their joint law, and of other such draws after STEPS updates
     of parameters and counts in turn (Geweke 2004). Each begins anew, so that all are independent.
 
@@ -446,6 +462,7 @@ def joint_draws(size, *, is_held, numbers=None, wrong=lambda parameters: paramet
         size: Number of draws from the joint law; a fourth of it of those that are updated.
         is_held: Whether the common parameters are the same in all draws.
         numbers: Numbers that the blocks have in turn as a covariate; None for no covariate.
+        earlier: An earlier census, as for `problem_of`.
         wrong: Changes what an update returns.
     """
     blocks = ["".join(code) for code in product("1", "12", "12", "123")]
@@ -453,7 +470,7 @@ def joint_draws(size, *, is_held, numbers=None, wrong=lambda parameters: paramet
     upper = np.where(np.arange(12) % 3 == 0, LARGEST_INT32, LARGEST_INT32 - 1).astype(np.int32)[:, None]
     limits = [LimitRows(3, SCHEMA.query("total"), np.zeros_like(upper), upper)]
     known = None if numbers is None else np.resize(numbers, len(blocks))
-    problem = problem_of(blocks, None, limits=limits, numbers=known)
+    problem = problem_of(blocks, None, limits=limits, numbers=known, earlier=earlier)
     rng = np.random.default_rng(41)
     held = drawn_parameters(rng, problem).common if is_held else None
 
@@ -475,18 +492,21 @@ def joint_draws(size, *, is_held, numbers=None, wrong=lambda parameters: paramet
 
 
 @pytest.mark.parametrize(
-    ("size", "is_held", "numbers"),
+    ("size", "is_held", "numbers", "earlier"),
     [
-        (100, False, [0, 1, 5, 2, 9]),
-        nightly(400, True, None),
-        nightly(400, False, None),
-        nightly(20_000, False, None),
-        nightly(20_000, True, None),
-        nightly(10_000, False, [0, 1, 5, 2, 9]),
+        (100, False, [0, 1, 5, 2, 9], (3, "detailed", [9, 0, 0, 2, 1])),
+        nightly(400, True, None, None),
+        nightly(400, False, None, None),
+        nightly(20_000, False, None, None),
+        nightly(20_000, True, None, None),
+        nightly(10_000, False, [0, 1, 5, 2, 9], None),
+        nightly(10_000, False, None, (3, "detailed", [9, 0, 0, 2, 1])),
+        nightly(10_000, False, None, (2, "age", [90, 3, 0, 0, 12])),
+        nightly(10_000, False, None, (1, "race", [90, 3, 0, 0, 12])),
     ],
 )
-def test_parameters_and_counts_have_their_joint_law(size, is_held, numbers):
-    assert largest_z(*joint_draws(size, is_held=is_held, numbers=numbers)) < 4.5
+def test_parameters_and_counts_have_their_joint_law(size, is_held, numbers, earlier):
+    assert largest_z(*joint_draws(size, is_held=is_held, numbers=numbers, earlier=earlier)) < 4.5
 
 
 @pytest.mark.nightly
