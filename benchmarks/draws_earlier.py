@@ -87,7 +87,8 @@ def main(name: str, seed: int) -> None:
             f"{np.abs(races.mean(axis=0) - few).sum(axis=1).mean():.3f}, in block groups "
             f"{np.abs(of_groups_drawn).sum(axis=1).mean():.3f}, intervals held {held.mean():.3f}, of 1 to 4 people "
             f"{held[(few > 0) & (few < 5)].mean():.3f}, of more {held[few > 4].mean():.3f}; discounts "
-            f"{np.round(common.discount, 2)}, effects {np.round(common.size_effects, 2)}; {seconds:.3f} s a sweep",
+            f"{np.round(common.discount, 2)}, renewals {np.round(common.renewal, 3)}, "
+            f"effects {np.round(common.size_effects, 2)}; {seconds:.3f} s a sweep",
             flush=True,
         )
 

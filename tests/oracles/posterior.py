@@ -72,15 +72,16 @@ def mean_size(problem: PosteriorProblem, parameters: Parameters, block: int) -> 
 def with_earlier(
     problem: PosteriorProblem, common: Common, row: int, geounit: int, g: int, shares: Any
 ) -> Any:
-    """What the shares of the parts of group g of a geounit are around: those of the geounit above, and of so many
-    persons besides as the earlier census has there.
+    """What the shares of the parts of group g of a geounit are around: those of the geounit above, and of the earlier
+    census there.
     """
     earlier, step = problem.earlier, problem.step[g]
     if row != earlier.row or step not in earlier.told:
         return shares
-    discount = common.discount[list(earlier.told).index(step)]
+    number = list(earlier.told).index(step)
+    discount, renewal = common.discount[number], common.renewal[number]
     persons = earlier.counts[geounit][problem.kernel.steps.parent == g]
-    return (discount * shares + persons) / (discount + persons.sum())
+    return renewal * shares + (1 - renewal) * (discount * shares + persons) / (discount + persons.sum())
 
 
 def shares_of(problem: PosteriorProblem, parameters: Parameters, block: int, of_block: int, g: int) -> Any:
@@ -144,6 +145,7 @@ def drawn_common(rng: np.random.Generator, problem: PosteriorProblem) -> Common:
         near=tuple(rng.gamma(gamma_shape, gamma_scale, n_steps) for _ in range(n_rows - 2)),
         concentration=rng.gamma(gamma_shape, gamma_scale, len(problem.step)),
         discount=np.exp(rng.normal(*DISCOUNT, len(problem.earlier.told))),
+        renewal=rng.random(len(problem.earlier.told)),
         log_class_share=np.log(rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)),
         facility=facility,
         size_shape=float(np.exp(rng.normal(0, 1.5))),

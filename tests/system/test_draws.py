@@ -330,7 +330,7 @@ def test_draws_say_which_earlier_census_they_follow_from(
     assert said["earlier"] == {"geolevel": "Block", "attributes": ["age", "home"]}
     assert said["earlier_sha256"] == file_digest(file)
     assert [item["name"] for item in said["covariates"]] == ["homes", "people of the earlier census"]
-    assert len(said["parameters"]["discount"]) == 2
+    assert len(said["parameters"]["discount"]) == len(said["parameters"]["renewal"]) == 2
     draws = tallyveil.open_draws(tmp_path / "d", release)
     for text in (said["statement"], repr(draws), (draws.path / "README.txt").read_text()):
         assert (

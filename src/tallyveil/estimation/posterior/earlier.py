@@ -1,20 +1,22 @@
 """How public counts of an earlier census enter the model of who lives in a geounit.
 
 The counts are of the geounits of one geolevel. In the prior, the shares of such a geounit, or the divisions of a block,
-are no longer around the shares of the geounit above alone. They are around the shares in the earlier census once
-`discount` persons with the shares of the geounit above are added to its persons (`kernels.posterior.moves.centre`).
+are no longer around the shares of the geounit above alone. A part of what they are around, `renewal`, is these shares.
+The rest is the shares in the earlier census, once `discount` persons with the shares of the geounit above are added to
+its persons (`kernels.posterior.moves.centre`).
 
 So a group of 3 persons says little of its own shares and one of 300 much, and a geounit where nobody lived says
-nothing. Each step of divisions has one discount for all geounits, which is learned from the measurements: it becomes
-large where the counts are wrong, and then they say nothing. Where blocks differ from their earlier shares, or are as
-unlike as ever, their concentrations say so.
+nothing. The renewal is as of people who came since, and are like those around: without it, a group that nobody of a
+large block belonged to could hardly have come. Each step of divisions has one discount and one renewal for all
+geounits, which are learned from the measurements: where the counts are wrong, the renewal becomes nearly 1, or the
+discount large, and then they say nothing.
 
 A file need not have all attributes. Divisions by another one stay around the shares above. Groups that differ by
 another one alone have the same shares in the file.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +24,6 @@ from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.posterior.moves import Earlier, Steps
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
-
-SILENT: Final = 1e300
-"""Discount of the divisions by attributes that the earlier census does not have: its counts are nothing beside it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +53,7 @@ class EarlierShapes:
     Attributes:
         row: Geolevel of the prior: 0 for blocks, 1 for families, and so on.
         counts: Persons of each group; shape (geounits, columns); without geounits if there is no earlier census.
-        told: Steps whose groups it divides, in the order of discounts.
+        told: Steps whose groups it divides, in the order of discounts and renewals.
         step: Step of each column.
     """
 
@@ -105,12 +104,15 @@ class EarlierShapes:
 
     @property
     def tied(self) -> Integers:
-        """Number of the discount of each column's division; -1 for one of which it says nothing."""
+        """Number of the discount and renewal of each column's division; -1 where it says nothing of it."""
         place = np.searchsorted(self.told, self.step)
         return np.where(np.isin(self.step, self.told), place, -1)
 
-    def at(self, row: int, discount: Floats) -> Earlier:
-        """What it says of a geolevel of the prior, with the discount of each step that it tells."""
+    def at(self, row: int, discount: Floats, renewal: Floats) -> Earlier:
+        """What it says of a geolevel of the prior, with the discount and the renewal of each step that it tells."""
+        # Of other steps it says nothing: the renewal is 1.
         return Earlier(
-            self.counts if row == self.row else self.counts[:0], np.append(discount, SILENT)[self.tied]
+            self.counts if row == self.row else self.counts[:0],
+            np.append(discount, 1.0)[self.tied],
+            np.append(renewal, 1.0)[self.tied],
         )

@@ -50,8 +50,8 @@ from tallyveil.kernels.posterior.updates import (
     entries_of,
     entries_of_blocks,
     log_classes,
-    log_discounts,
     log_divisions,
+    log_earlier,
     log_rows,
     tables_of,
     walk_class_shares,
@@ -76,7 +76,8 @@ CONCENTRATION: Final = (1.0, 50.0)
 
 DISCOUNT: Final = (np.log(10.0), 3.0)
 """Mean and standard deviation of the normal law of the logarithm of a discount of an earlier census, in persons: from a
-fortieth of a person, so that the census decides, to 4,000, beside which a block's counts are nothing."""
+fortieth of a person, so that the census decides, to 4,000, beside which a block's counts are nothing. Renewals have the
+uniform law from 0 to 1."""
 
 WALKS: Final = (1.5, 0.5, 0.15, 0.05)
 """Widths of random walks of the logarithms of concentrations: from those of groups of few persons to those of many."""
@@ -121,8 +122,9 @@ class Common:
         near: Concentration of the divisions of each step's groups around the shares of the geounit above, for each
             geolevel but the root, finest first; shape (steps,).
         concentration: Concentration of the division of each group; shape (columns,).
-        discount: Persons with the shares of the geounit above that count besides those of an earlier census, for each
+        discount: Persons with the shares of the geounit above that are added to those of an earlier census, for each
             step that it tells; shape (steps it tells,).
+        renewal: Weight of the shares of the geounit above beside those that follow; likewise.
         log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
         facility: Share of each group in its parent in the class of facilities; not used for the groups of the classed
             step; shape (columns,).
@@ -137,6 +139,7 @@ class Common:
     near: tuple[Floats, ...]
     concentration: Floats
     discount: Floats
+    renewal: Floats
     log_class_share: Floats
     facility: Floats
     size_shape: float
@@ -189,8 +192,9 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
         common=Common(
             near=tuple(np.full(n_steps, 20.0) for _ in problem.above),
             concentration=np.full(len(parent), 20.0),
+            discount=np.full(len(problem.earlier.told), 10.0),
             # Nearly as if there were no earlier census: else a wrong one would decide what facilities become.
-            discount=np.full(len(problem.earlier.told), 1000.0),
+            renewal=np.full(len(problem.earlier.told), 0.99),
             log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
             facility=_sharpened(problem, share),
             size_shape=1.0,
@@ -227,7 +231,7 @@ def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
         SIZE_CLASS,
         common.log_class_share,
         parameters.block_class,
-        problem.earlier.at(0, common.discount),
+        problem.earlier.at(0, common.discount, common.renewal),
     )
 
 
@@ -275,11 +279,27 @@ def updated(
     mean, of_sizes = _sizes(rng, problem, state, parameters, is_held)
     if not is_held:
         empty_mean, empty_near = _emptiness(rng, problem, state, common)
-        near, concentration, discount, facility = of_compositions
+        near, concentration, facility, discount, renewal = of_compositions
         common = Common(
-            near, concentration, discount, log_class_share, facility, *of_sizes, empty_mean, empty_near
+            near,
+            concentration,
+            discount,
+            renewal,
+            log_class_share,
+            facility,
+            *of_sizes,
+            empty_mean,
+            empty_near,
         )
     return Parameters(common, shares, block_class, mean)
+
+
+def _odds(probability: Floats) -> Floats:
+    return np.asarray(probability / (1.0 - probability))
+
+
+def _probability(odds: Floats) -> Floats:
+    return np.asarray(np.clip(odds / (1.0 + odds), LEAST, 1.0 - LEAST))
 
 
 def averaged(drawn: Sequence[Common]) -> Common:
@@ -299,7 +319,7 @@ def averaged(drawn: Sequence[Common]) -> Common:
         )
     )
     shape, centre, spread, empty_near = single.tolist()
-    odds = mean(lambda common: np.log(common.empty_mean / (1.0 - common.empty_mean)))
+    odds = mean(lambda common: np.log(_odds(common.empty_mean)))
     return Common(
         near=tuple(
             np.exp(np.mean([np.log(near) for near in nears], axis=0))
@@ -307,6 +327,7 @@ def averaged(drawn: Sequence[Common]) -> Common:
         ),
         concentration=np.exp(mean(lambda common: np.log(common.concentration))),
         discount=np.exp(mean(lambda common: np.log(common.discount))),
+        renewal=_probability(np.exp(mean(lambda common: np.log(_odds(common.renewal))))),
         log_class_share=np.log(mean(lambda common: np.exp(common.log_class_share))),
         facility=mean(lambda common: common.facility),
         size_shape=float(np.exp(shape)),
@@ -322,17 +343,17 @@ def _class_logs(problem: PosteriorProblem, people: Entries, mean: Floats, common
     """Logarithm of the probability of each block's persons under each class, up to a constant of the block."""
     classed, family = problem.kernel.steps.classed, problem.kernel.tree.family
     first, parts, end = np.searchsorted(problem.step, [classed - 1, classed, classed + 1]).tolist()
-    of_blocks = _of_blocks(problem, common.discount)
+    of_blocks = _of_blocks(problem, common.discount, common.renewal)
     logs = log_classes(people, family, (first, parts, end), of_blocks, mean, CLASSES)
     others = of_blocks._replace(parent=_parents(problem, is_classed=False))
     logs[:, FACILITY] += log_rows(people, others, mean, (family, len(mean) - 1), common.concentration)
     return logs
 
 
-def _of_blocks(problem: PosteriorProblem, discount: Floats) -> Groups:
+def _of_blocks(problem: PosteriorProblem, *trust: Floats) -> Groups:
     """How the groups of blocks are divided."""
     parent = problem.kernel.steps.parent
-    return Groups(parent, np.zeros(len(parent)), problem.earlier.at(0, discount))
+    return Groups(parent, np.zeros(len(parent)), problem.earlier.at(0, *trust))
 
 
 def _parents(problem: PosteriorProblem, *, is_classed: bool) -> Int32s:
@@ -373,6 +394,11 @@ def _normal(begin: Floats, end: Floats) -> Floats:
     return np.asarray(((np.log(begin) - centre) ** 2 - (np.log(end) - centre) ** 2) / (2.0 * spread**2))
 
 
+def _uniform(begin: Floats, end: Floats) -> Floats:
+    """The same of the odds of a renewal."""
+    return np.asarray(np.log(end / begin) - 2.0 * np.log((1.0 + end) / (1.0 + begin)))
+
+
 def _walked(
     rng: Generator,
     likelier: Callable[[Floats, Floats], Floats],
@@ -401,29 +427,36 @@ def _walked(
     return old
 
 
-def _discounts(
+def _trust(
     rng: Generator,
-    problem: PosteriorProblem,
-    old: Floats,
-    divisions: Sequence[Callable[[tuple[Floats, Floats]], Floats]],
-) -> Floats:
-    """Discounts of an earlier census after a few random walks.
+    shapes: EarlierShapes,
+    discount: Floats,
+    renewal: Floats,
+    divisions: Sequence[Callable[[tuple[Earlier, Earlier]], Floats]],
+) -> tuple[Floats, Floats]:
+    """Discounts and renewals of an earlier census after a few random walks.
 
     Args:
         rng: Generator.
-        problem: What is measured.
-        old: The discounts.
-        divisions: `log_discounts` of some divisions; all of them together decide.
+        shapes: The earlier census.
+        discount, renewal: The values before.
+        divisions: `log_earlier` of some divisions; all of them together decide.
     """
-    shapes = problem.earlier
-    walked = _walked(
-        rng,
-        lambda before, after: np.sum([log((before, after)) for log in divisions], axis=0),
-        shapes.at(shapes.row, old).discount,
-        shapes.tied,
-        _normal,
-    )
-    return walked[np.searchsorted(shapes.step, shapes.told)]
+    place = np.searchsorted(shapes.step, shapes.told)
+
+    def likelier(values: Callable[[Floats], tuple[Floats, Floats]]) -> Callable[[Floats, Floats], Floats]:
+        def of(old: Floats, new: Floats) -> Floats:
+            both = shapes.at(shapes.row, *values(old[place])), shapes.at(shapes.row, *values(new[place]))
+            return np.asarray(np.sum([log(both) for log in divisions], axis=0))
+
+        return of
+
+    before = shapes.at(shapes.row, discount, _odds(renewal))
+    of_discounts = likelier(lambda values: (values, renewal))
+    discount = _walked(rng, of_discounts, before.discount, shapes.tied, _normal)[place]
+    of_renewals = likelier(lambda values: (discount, _probability(values)))
+    odds = _walked(rng, of_renewals, before.renewal, shapes.tied, _uniform)[place]
+    return discount, _probability(odds)
 
 
 def _compositions(
@@ -433,33 +466,32 @@ def _compositions(
     mean: Floats,
     parameters: Parameters,
     is_held: bool,
-) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats, Floats, Floats]:
-    """Shares at every geolevel; then concentrations of areas and of blocks, discounts, and shares of facilities; `mean`
-    has the shares before, by `_rows`."""
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats, Floats, Floats, Floats]:
+    """Shares at every geolevel; then concentrations of areas and of blocks, shares of facilities, and discounts and
+    renewals of an earlier census; `mean` has the shares before, by `_rows`.
+    """
     family, parent, shapes = problem.kernel.tree.family, problem.kernel.steps.parent, problem.earlier
     divided, has_class = problem.divided, problem.has_class
     common, added = parameters.common, added_weights(problem)
-    discount = common.discount
+    trust, has_trust = (common.discount, common.renewal), len(common.discount) > 0 and not is_held
     row, block_class = _row(problem, parameters.block_class), parameters.block_class
     alone = divided & ~has_class
     own = np.where(alone, np.cumsum(alone) - 1, -1)
     concentration = common.concentration
     if own.max() >= 0 and not is_held:
-        likelier = partial(log_divisions, people, row, _of_blocks(problem, discount), mean)
+        likelier = partial(log_divisions, people, row, _of_blocks(problem, *trust), mean)
         concentration = _walked(rng, likelier, concentration, own)
     of_class = np.where(has_class, CLASSES[:, None], concentration)
     # The divisions of the classed step are around the shares of the family also in facilities.
     steps = ((family, _parents(problem, is_classed=True)), (row, _parents(problem, is_classed=False)))
-    if len(discount) and shapes.row == 0 and not is_held:
-        of_blocks = _of_blocks(problem, discount)
+    if has_trust and shapes.row == 0:
+        of_blocks = _of_blocks(problem, *trust)
         divisions = [
-            partial(
-                log_discounts, people, above, of_blocks._replace(parent=here), mean, of_class, block_class
-            )
+            partial(log_earlier, people, above, of_blocks._replace(parent=here), mean, of_class, block_class)
             for above, here in steps
         ]
-        discount = _discounts(rng, problem, discount, divisions)
-    of_blocks = _of_blocks(problem, discount)
+        trust = _trust(rng, shapes, *trust, divisions)
+    of_blocks = _of_blocks(problem, *trust)
     tables = np.zeros(mean.shape, np.int64)
     for above, here in steps:
         tables += tables_of(rng, people, above, of_blocks._replace(parent=here), mean, of_class, block_class)
@@ -472,21 +504,21 @@ def _compositions(
     ):
         walked = old[problem.step]
         entries, same = entries_of(levels[-1]), np.zeros(len(above), np.int64)
-        groups = Groups(parent, added, shapes.at(place, discount))
+        groups = Groups(parent, added, shapes.at(place, *trust))
         if not is_held:
             walked = _walked(rng, partial(log_divisions, entries, above, groups, shares), walked, everywhere)
-        if len(discount) and shapes.row == place and not is_held:
-            divisions = [partial(log_discounts, entries, above, groups, shares, walked[None, :], same)]
-            discount = _discounts(rng, problem, discount, divisions)
-            groups = groups._replace(earlier=shapes.at(place, discount))
+        if has_trust and shapes.row == place:
+            divisions = [partial(log_earlier, entries, above, groups, shares, walked[None, :], same)]
+            trust = _trust(rng, shapes, *trust, divisions)
+            groups = groups._replace(earlier=shapes.at(place, *trust))
         near.append(np.array([walked[problem.step == step][0] for step in range(len(old))]))
         levels.append(tables_of(rng, entries, above, groups, shares, walked[None, :], same))
     drawn = [draw_shares(rng, added + levels[-1], parent)]
     for place in range(len(near), 0, -1):
-        around = _centres(problem, shapes.at(place, discount), drawn[-1][problem.above[place - 1]])
+        around = _centres(problem, shapes.at(place, *trust), drawn[-1][problem.above[place - 1]])
         weight = near[place - 1][np.maximum(problem.step - 1, 0)]
         drawn.append(draw_shares(rng, weight * around + added + levels[place - 1], parent))
-    return tuple(reversed(drawn)), tuple(near), concentration, discount, facility
+    return tuple(reversed(drawn)), tuple(near), concentration, facility, *trust
 
 
 def _centres(problem: PosteriorProblem, earlier: Earlier, shares: Floats) -> Floats:
@@ -494,8 +526,8 @@ def _centres(problem: PosteriorProblem, earlier: Earlier, shares: Floats) -> Flo
     if not len(earlier.counts):
         return shares
     parent = np.maximum(problem.kernel.steps.parent, 0)
-    discount = earlier.discount[parent]
-    return np.asarray((discount * shares + earlier.counts) / (discount + earlier.counts[:, parent]))
+    n, discount, renewal = earlier.counts[:, parent], earlier.discount[parent], earlier.renewal[parent]
+    return np.asarray(((discount + renewal * n) * shares + (1.0 - renewal) * earlier.counts) / (discount + n))
 
 
 def _sizes(
@@ -535,7 +567,7 @@ def _emptiness(
     # Empty and occupied blocks are a division like that of persons, in two groups.
     entries = entries_of(np.stack([none + some, none, some], axis=1))
     parent = np.array([-1, 0, 0], np.int32)
-    nothing = EarlierShapes.none(parent).at(0, np.zeros(0))
+    nothing = EarlierShapes.none(parent).at(0, np.zeros(0), np.zeros(0))
     groups, same = Groups(parent, np.zeros(3), nothing), np.zeros(len(none), np.int64)
     tied = np.array([0, -1, -1])
     expected, near = common.empty_mean, np.full(3, common.empty_near)

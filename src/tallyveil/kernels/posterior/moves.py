@@ -174,12 +174,15 @@ class Earlier(NamedTuple):
 
     Attributes:
         counts: Persons of each group of each geounit; shape (geounits, columns), without geounits if there are none.
-        discount: For the division of each group, persons with the shares of the geounit above that count besides those
+        discount: For the division of each group, persons with the shares of the geounit above that are added to those
             of the earlier census; shape (columns,).
+        renewal: For the division of each group, the weight of the shares of the geounit above beside the shares that
+            follow; shape (columns,).
     """
 
     counts: Int32Rows
     discount: Floats
+    renewal: Floats
 
 
 class Prior(NamedTuple):
@@ -331,7 +334,11 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             uncounted(prior.size_class),
             uncounted(prior.log_share),
             uncounted(prior.block_class),
-            Earlier(uncounted(prior.earlier.counts), uncounted(prior.earlier.discount)),
+            Earlier(
+                uncounted(prior.earlier.counts),
+                uncounted(prior.earlier.discount),
+                uncounted(prior.earlier.renewal),
+            ),
         ),
         State(
             uncounted(state.people),
@@ -349,17 +356,27 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
 
 
 @hot
+def weights_of(earlier: Earlier, geounit: int, parent: int) -> tuple[float, float]:
+    """In the centre of the shares of a group's parts in a geounit, the weight of the shares of the geounit above, and
+    that of each person of the earlier census.
+    """
+    if earlier.counts.shape[0] == 0:
+        return 1.0, 0.0
+    n, renewal = earlier.counts[geounit, parent], earlier.renewal[parent]
+    persons = earlier.discount[parent] + n
+    return (earlier.discount[parent] + renewal * n) / persons, (1.0 - renewal) / persons
+
+
+@hot
 def centre(share: float, earlier: Earlier, geounit: int, parent: int, group: int) -> float:
     """Share of a group in its parent around which those of a geounit are: the share of the geounit above, if there is
-    no earlier census; else the share in the earlier census once `discount` persons with the shares of the geounit above
-    are added to its persons.
+    no earlier census. Otherwise the part `renewal` of it is this share, and the rest is the share in the earlier census
+    once `discount` persons with the shares of the geounit above are added to its persons.
     """
     if earlier.counts.shape[0] == 0:
         return share
-    discount = earlier.discount[parent]
-    return float(
-        (discount * share + earlier.counts[geounit, group]) / (discount + earlier.counts[geounit, parent])
-    )
+    of_above, of_person = weights_of(earlier, geounit, parent)
+    return float(of_above * share + of_person * earlier.counts[geounit, group])
 
 
 @hot

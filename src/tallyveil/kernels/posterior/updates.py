@@ -22,7 +22,7 @@ import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, IntegerRows, Integers, WordRows
 from tallyveil.kernels.compiled import hot, internal, njit
-from tallyveil.kernels.posterior.moves import WORD, Earlier, centre, lowest
+from tallyveil.kernels.posterior.moves import WORD, Earlier, centre, lowest, weights_of
 
 LEAST_SHARE: Final = 1e-30
 """Smaller shares are raised to this, so that logarithms and ratios stay finite. It is too small to matter: twice as
@@ -188,12 +188,12 @@ def tables_of(
         for entry in range(entries.begin[u], entries.begin[u + 1]):
             g, n = entries.column[entry], entries.number[entry]
             if parent[g] >= 0:
-                weight, besides = concentration[row[u], parent[g]], added[g]
-                of_above = weight * mean[above[u], g]
+                weight = concentration[row[u], parent[g]]
+                share_of_above, share_of_person = weights_of(earlier, u, parent[g])
+                of_above = weight * share_of_above * mean[above[u], g]
+                besides = added[g]
                 if earlier.counts.shape[0] > 0:
-                    persons = earlier.discount[parent[g]] + earlier.counts[u, parent[g]]
-                    of_above *= earlier.discount[parent[g]] / persons
-                    besides += weight * earlier.counts[u, g] / persons
+                    besides += weight * share_of_person * earlier.counts[u, g]
                 n_tables = _n_tables(rng, n, of_above + besides)
                 if besides > 0:
                     n_tables = rng.binomial(n_tables, of_above / (of_above + besides))
@@ -202,30 +202,30 @@ def tables_of(
 
 
 @njit(nogil=True, cache=True)
-def log_discounts(
+def log_earlier(
     entries: Entries,
     above: Int32s,
     groups: Groups,
     mean: FloatRows,
     concentration: FloatRows,
     row: Integers,
-    discounts: tuple[Floats, Floats],
+    earlier: tuple[Earlier, Earlier],
 ) -> Floats:
-    """For each group, the logarithm of how much likelier its divisions are with the new discounts of an earlier census
-    than with the old.
+    """For each group, the logarithm of how much likelier its divisions are with new discounts and renewals of an
+    earlier census than with the old.
 
     Args:
-        entries, above, groups, mean, concentration, row: As for `tables_of`; the discounts of `groups` do not count.
-        discounts: The old ones and the new; where they are equal nothing is computed.
+        entries, above, groups, mean, concentration, row: As for `tables_of`; those of `groups` do not count.
+        earlier: With the old ones, and with the new; where they are equal nothing is computed.
     """
     parent, added = groups.parent, groups.added
-    old, new = Earlier(groups.earlier.counts, discounts[0]), Earlier(groups.earlier.counts, discounts[1])
+    old, new = earlier
     logs = np.zeros(parent.size)
     for u in range(entries.begin.size - 1):
         for entry in range(entries.begin[u], entries.begin[u + 1]):
             g, n = entries.column[entry], entries.number[entry]
             p = parent[g]
-            if p >= 0 and old.discount[p] != new.discount[p]:
+            if p >= 0 and (old.discount[p] != new.discount[p] or old.renewal[p] != new.renewal[p]):
                 a, share = concentration[row[u], p], mean[above[u], g]
                 w = a * centre(share, old, u, p, g) + added[g]
                 w_new = a * centre(share, new, u, p, g) + added[g]

@@ -162,6 +162,7 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweep
             empty_near=3.0,
             size_effects=np.zeros(0) if numbers is None else np.array([0.7, -1.0]),
             discount=np.array([1.5, 0.4] if earlier else []),
+            renewal=np.array([0.2, 0.5] if earlier else []),
         ),
     )
     visits = visits_of(problem, states[0], states, sweeps, parameters)
@@ -295,6 +296,7 @@ def other_laws(problem, parameters):
         yield problem, replace(parameters, common=replace(common, empty_mean=common.empty_mean[::-1].copy()))
     if len(common.discount):
         yield problem, replace(parameters, common=replace(common, discount=5 * common.discount))
+        yield problem, replace(parameters, common=replace(common, renewal=common.renewal**0.3))
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
@@ -420,6 +422,7 @@ def statistics(parameters, sizes):
         *(np.log(near[step]) for near in common.near for step in (0, 1)),
         *np.log(common.concentration[1:3]),
         *np.log(common.discount),
+        *common.renewal,
         common.log_class_share[0, 2],
         common.log_class_share[1, 3],
         common.log_class_share[0, FACILITY],

@@ -6,7 +6,6 @@ import pytest
 
 from tallyveil.errors import GeographyError
 from tallyveil.estimation.intervals.model import LevelModel
-from tallyveil.estimation.posterior.earlier import SILENT
 from tallyveil.estimation.posterior.problem import posterior_problem
 from tallyveil.geography.areas import Hierarchies, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns
@@ -89,5 +88,9 @@ def test_groups_of_the_prior_have_the_sums_of_their_possible_parts(census, limit
     for group in np.flatnonzero(problem.step == told):
         assert (shapes.counts[:, parent == group].sum(axis=1) == shapes.counts[:, group]).all()
     assert shapes.counts[0, problem.cells].tolist() == [6, 6, 0, 9, 9, 9]
-    assert set(shapes.at(1, np.array([3.0])).discount) == {3.0, SILENT}
-    assert not len(shapes.at(0, np.array([3.0])).counts)
+    known = shapes.at(1, np.array([3.0]), np.array([0.2]))
+    assert (
+        (known.discount == 3.0).tolist() == (known.renewal == 0.2).tolist() == (problem.step == told).tolist()
+    )
+    assert (known.renewal[problem.step != told] == 1.0).all()
+    assert not len(shapes.at(0, np.array([3.0]), np.array([0.2])).counts)
