@@ -64,7 +64,8 @@ class SpineComparison:
 
     Attributes:
         kinds: A row for each kind of area. With free groups, `bound_mean` is a mean that no groups reach below on the
-            second spine, and `gap` the part by which its own mean is above it.
+            second spine, and `gap` the part by which its own mean is above it. For families of entities, `shared_mean`
+            is a mean that no groups reach below whose mean over all families is no greater, and `shared_gap` as above.
         areas: A row for each geounit of the first spine and each entity; `bound` is the least standard deviation that
             any groups could give it.
         distances: A row for each family of entities: off-spine distances, with bounds as above.
@@ -239,7 +240,7 @@ def compare_spines(
         BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
     """
     from tallyveil.geography.steps import FanOutLimit
-    from tallyveil.products.topdown.run.spine_design import FreeGroups, comparison
+    from tallyveil.products.topdown.run.spine_comparison import FreeGroups, comparison
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 

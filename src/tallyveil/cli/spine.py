@@ -421,10 +421,10 @@ def _ratio_of_means(row: dict[str, Any]) -> str:
     return f"{second / first - 1:+.0%}" + (" worse" if row["worse"] else "")
 
 
-def _bound_and_gap(row: dict[str, Any]) -> list[Any]:
-    if row["bound_mean"] is None:
+def _bound_and_gap(row: dict[str, Any], bound: str = "bound_mean", gap: str = "gap") -> list[Any]:
+    if row[bound] is None:
         return ["–", "–"]
-    return [row["bound_mean"], "–" if row["gap"] is None else f"{row['gap']:.1%}"]
+    return [row[bound], "–" if row[gap] is None else f"{row[gap]:.1%}"]
 
 
 def _show_distances(frame: "pl.DataFrame", bounded: bool) -> None:
@@ -434,10 +434,10 @@ def _show_distances(frame: "pl.DataFrame", bounded: bool) -> None:
     columns = [f"{place}_{name}" for name in ("mean", "greatest") for place in ("first", "second")]
     show_table(
         ["off-spine distance", "areas", "1st mean", "2nd mean", "1st max", "2nd max"]
-        + (["bound", "gap"] if bounded else []),
+        + (["bound", "gap", "shared", "gap"] if bounded else []),
         [
             [row["name"], row["areas"], *(row[column] for column in columns)]
-            + (_bound_and_gap(row) if bounded else [])
+            + ([*_bound_and_gap(row), *_bound_and_gap(row, "shared_mean", "shared_gap")] if bounded else [])
             for row in frame.iter_rows(named=True)
         ],
         False,
@@ -461,7 +461,7 @@ def _show_rows(comparison: "SpineComparison", as_json: bool) -> None:
             "areas",
             *(f"{place} {name}" for name in PRINTED.values() for place in ("1st", "2nd")),
             "change",
-            *(["bound", "gap"] if bounded else []),
+            *(["bound", "gap", "shared", "gap"] if bounded else []),
         ],
         [
             [
@@ -472,7 +472,7 @@ def _show_rows(comparison: "SpineComparison", as_json: bool) -> None:
             ]
             + [row[f"{place}_{measure}"] for measure in PRINTED for place in ("first", "second")]
             + [_ratio_of_means(row)]
-            + (_bound_and_gap(row) if bounded else [])
+            + ([*_bound_and_gap(row), *_bound_and_gap(row, "shared_mean", "shared_gap")] if bounded else [])
             for row in frame.iter_rows(named=True)
         ],
         False,
@@ -487,6 +487,11 @@ def _show_rows(comparison: "SpineComparison", as_json: bool) -> None:
         say(
             "A bound is a mean that no groups of this size reach below on the second spine, and the gap is by how much "
             "its own mean is above the bound."
+        )
+    if bounded:
+        say(
+            "A family is bounded as if groups served it alone. Its shared bound is a mean that no groups reach below "
+            "whose mean over all families is no greater."
         )
     say("What this accuracy costs, for each geolevel alone and for all together:")
     show_parameters(parameters)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import EntityFamily, near_and_far, require_same_spine
+from tallyveil.geography.entities import EntityFamily, near_and_far, off_spine_distances, require_same_spine
 from tallyveil.geography.spine import Spine
-from tallyveil.geography.steps import FanOutLimit, together
+from tallyveil.geography.steps import FanOutLimit, group_by_membership, together
 
 _CELLS = 1 << 21
 """Cells of a matrix of entities and geounits that are treated at a time: 16 MiB. The bounds do not depend on it."""
@@ -97,6 +97,22 @@ def joint_distance_bound(
         inside[row.reshape(-1), family.members[entries] - begin[place]] = True
         total += _together_in(inside, int(limits[place]))
     return total
+
+
+def undivided_distances(
+    spine: Spine, families: Sequence[EntityFamily], geolevel: str, limit: FanOutLimit
+) -> list[Integers]:
+    """Least distance of each entity over the groups that no entity of some families divides, for each family.
+
+    All geounits of a group then lie in the same entities. The fewest such groups reach the bounds of all entities.
+
+    Args:
+        spine, families, geolevel, limit: As in `joint_distance_bound`.
+    """
+    children = spine.geolevels[spine.finest]
+    fewest = group_by_membership(spine, families, geolevel=geolevel, children=children, limit=limit)
+    moved = (family.reordered(fewest.rows) for family in families)
+    return [off_spine_distances(fewest.spine, family).distance for family in moved]
 
 
 def _adds_up(spine: Spine, family: EntityFamily, level: int) -> NDArray[np.bool_]:

@@ -12,11 +12,11 @@ import polars as pl
 
 from tallyveil.budget.guarantees import cost_parameters
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.budget.spine.bounds import variance_bounds
+from tallyveil.budget.spine.bounds import shared_bounds, variance_bounds
 from tallyveil.budget.spine.presets import load_spine_preset
 from tallyveil.budget.spine.variance import TotalMeasures, entity_variances, totals_summed
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.geography.distance_bounds import distance_bounds, joint_distance_bound
+from tallyveil.geography.distance_bounds import joint_distance_bound, undivided_distances
 from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.optimise import GroupByDistance, Step, optimise_spine
 from tallyveil.geography.spine import Spine
@@ -37,10 +37,15 @@ _BLOCKS: Final = 30_000
 """Blocks of the made-up country of two states."""
 
 _SEED: Final = 3
+_SHARED: Final = "shared standard deviation"
+_SHARED_DISTANCE: Final = "shared distance"
+"""Names of the columns with the least means of a family over groups that are as exact for all families."""
+
 _NOTES: Final = (
     "A bound is a mean over the areas of a family that no groups of at most int(sqrt(n) + 12) of n blocks reach below; "
-    "all geounits above the block groups stay. The bound of a family supposes for each area the groups that are best "
-    "for it; that of all areas together lets areas share groups.",
+    "all geounits above the block groups stay. The least distances of a family let its areas share groups; the least "
+    "standard deviations suppose for each area the groups that are best for it. Shared bounds of a family are means "
+    "that no groups reach below whose mean standard deviation over all families is no greater.",
     f"Groups are made for the families of {_PRESET.name}: tribal areas, minor civil divisions and places. The standard "
     "deviations are of totals, in persons, with the strategy of the redistricting data, the total of the US published, "
     "and nothing bypassed.",
@@ -102,29 +107,49 @@ def _of_spine(
     parts = [
         {
             "distance": off_spine_distances(optimised.spine, family).distance,
-            "least distance": distance_bounds(optimised.spine, family, (groups,), PRODUCTION_LIMIT),
             "standard deviation": np.sqrt(entity_variances(variances, family)),
             "least standard deviation": np.sqrt(variance_bounds(variances, family, groups, PRODUCTION_LIMIT)),
         }
         for family in moved
     ]
-    rows = [
-        _row(family.name, family.n_entities, {name: float(values.mean()) for name, values in part.items()})
-        for family, part in zip(moved, parts, strict=True)
-    ]
-    together = {name: float(np.concatenate([part[name] for part in parts]).mean()) for name in parts[0]}
-    areas = sum(family.n_entities for family in moved)
-    together["least distance"] = (
-        joint_distance_bound(optimised.spine, moved, groups, PRODUCTION_LIMIT) / areas
-    )
-    return [{**row, **parameters} for row in (*rows, _row("all together", areas, together))]
+    shared = shared_bounds(variances, moved, groups, PRODUCTION_LIMIT)
+    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    number = np.repeat(np.arange(len(moved)), [family.n_entities for family in moved])
+    # No smaller distances are reached without a greater mean of the standard deviations of all areas.
+    whole = shared.keeps_groups_whole(together["standard deviation"])
+    undivided = undivided_distances(optimised.spine, moved, groups, PRODUCTION_LIMIT) if whole else None
+    rows = []
+    for place, family in enumerate(moved):
+        means: dict[str, float | None] = {name: float(values.mean()) for name, values in parts[place].items()}
+        means[_SHARED] = shared.least_mean(number == place, together["standard deviation"])
+        means["least distance"] = _least_distance(optimised.spine, [family], groups)
+        means[_SHARED_DISTANCE] = float(undivided[place].mean()) if undivided else None
+        rows.append(_row(family.name, family.n_entities, means))
+    means = {name: float(values.mean()) for name, values in together.items()}
+    means[_SHARED] = shared.least_sum(np.ones(len(number))) / len(number)
+    means["least distance"] = _least_distance(optimised.spine, moved, groups)
+    means[_SHARED_DISTANCE] = float(np.concatenate(undivided).mean()) if undivided else None
+    areas = len(number)
+    return [{**row, **parameters} for row in (*rows, _row("all together", areas, means))]
 
 
-def _row(name: str, areas: int, means: Mapping[str, float]) -> dict[str, object]:
+def _least_distance(spine: Spine, families: Sequence[EntityFamily], groups: str) -> float:
+    """A mean distance that no groups reach below, for entities that share them."""
+    areas = sum(family.n_entities for family in families)
+    return joint_distance_bound(spine, families, groups, PRODUCTION_LIMIT) / areas
+
+
+def _row(name: str, areas: int, means: Mapping[str, float | None]) -> dict[str, object]:
+    def gap(reached: str, least: str) -> float | None:
+        mean, bound = means[reached], means[least]
+        return None if mean is None or bound is None else mean / bound - 1
+
     return {
         "areas": name,
         "number": areas,
         **means,
-        "gap of the distance": means["distance"] / means["least distance"] - 1,
-        "gap of the standard deviation": means["standard deviation"] / means["least standard deviation"] - 1,
+        "gap of the distance": gap("distance", "least distance"),
+        "gap of the standard deviation": gap("standard deviation", "least standard deviation"),
+        "shared gap of the distance": gap("distance", _SHARED_DISTANCE),
+        "shared gap of the standard deviation": gap("standard deviation", _SHARED),
     }

@@ -429,6 +429,11 @@ def test_compare_shows_how_far_groups_are_from_the_best(folder, tmp_path):
     together = distances.pop("all of these")
     for row in (*distances.values(), together):
         assert 1 <= row["bound_mean"] <= row["second_mean"] <= row["second_greatest"]
+    # Families that share their groups have bounds of standard deviations that are no lower.
+    for name in (*distances, "all of these"):
+        row = same[name]
+        assert row["bound_mean"] * (1 - 1e-12) <= row["shared_mean"] <= row["second_mean"] * (1 + 1e-12)
+    assert same["Tract"]["shared_mean"] is None
     # Entities that share their groups have a bound no lower than that of each alone.
     alone = sum(row["areas"] * row["bound_mean"] for row in distances.values())
     assert together["bound_mean"] * together["areas"] >= alone - 1e-9
@@ -441,9 +446,17 @@ def test_compare_shows_how_far_groups_are_from_the_best(folder, tmp_path):
     )
     assert all(row["bound_mean"] is None for row in tracts["areas"])
     assert all(row["bound_mean"] <= row["second_mean"] for row in tracts["distances"])
+    # Geounits with one child may be bypassed, with the shares of the strategy.
+    bypassed = ("compare", plain, folder / "paper.parquet", *asked, "--cutoff", "400", "--grouped")
+    (row,) = (
+        row for row in json.loads(run(*bypassed, "Block_Group", "--json"))["areas"] if row["name"] == "place"
+    )
+    assert 0 < row["bound_mean"] <= row["shared_mean"] <= row["second_mean"]
+    others = tmp_path / "others.toml"
+    others.write_text(RELEASE.replace("discrete_laplace", "discrete_gaussian").replace("epsilon", "rho"))
     for groups in ("Block_Group", "Tract"):
         with pytest.raises(BudgetError, match=f"geounits of {groups} on the second spine are bypassed"):
-            run("compare", plain, folder / "paper.parquet", *asked, "--grouped", groups, "--cutoff", "400")
+            run(*bypassed[:3], "--strategy", others, *asked[4:], *bypassed[-3:], groups)
     # Without bypassing these could not be groups either, so that nobody is told to leave it out.
     for groups, words in ((["Block"], "are no groups"), (["Tract", "Block_Group"], "directly above")):
         grouped = [word for name in groups for word in ("--grouped", name)]

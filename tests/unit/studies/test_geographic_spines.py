@@ -265,6 +265,11 @@ def test_groups_are_near_the_best_that_any_could_do(monkeypatch):
         assert by_sum["distance"] <= paper["distance"]
         assert by_sum["gap of the distance"] < 0.25
         assert paper["gap of the standard deviation"] < 0.15
+        assert paper["shared gap of the distance"] == 0
+    ours = table.filter(pl.col("groups") == "the paper's")
+    assert (table["shared gap of the distance"].drop_nulls() >= 0).all()
+    assert (ours["shared gap of the standard deviation"] < 0.02).all()
+    assert (ours["shared standard deviation"] >= ours["least standard deviation"] * (1 - 1e-12)).all()
 
 
 @pytest.mark.nightly

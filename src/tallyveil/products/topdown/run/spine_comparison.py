@@ -1,0 +1,423 @@
+"""Compares two spines before any data is opened: how exact totals are on them, and how near entities are to them.
+
+Beside the second spine can stand lower bounds over all groups of its geolevels (docs/proofs/groups.md).
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from tallyveil.arrays import Floats
+from tallyveil.budget.guarantees import cost_parameters, strategy_parameters
+from tallyveil.budget.spine.bounds import SharedBounds, shared_bounds, variance_bounds
+from tallyveil.budget.spine.single_children import most_told
+from tallyveil.budget.spine.variance import (
+    AreaAccuracy,
+    SpineVariances,
+    TotalMeasures,
+    entity_variances,
+    family_accuracies,
+    geolevel_accuracies,
+)
+from tallyveil.budget.strategy import Strategy
+from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.distance_bounds import (
+    distance_bounds,
+    joint_distance_bound,
+    require_groups,
+    undivided_distances,
+)
+from tallyveil.geography.entities import EntityFamily, off_spine_distances
+from tallyveil.geography.spine import GeounitShares, Spine, uniform_shares
+from tallyveil.geography.steps import FanOutLimit, together
+from tallyveil.geography.tables import read_aimed, read_spine_file
+from tallyveil.products.topdown.run.spine_design import read_families
+from tallyveil.products.topdown.run.spine_making import is_worse
+
+MEASURES = ("mean", "median", "q90", "greatest")
+
+
+@dataclass(frozen=True, slots=True)
+class FreeGroups:
+    """Geolevels whose groups might be chosen otherwise, for bounds on what any choice could reach.
+
+    Attributes:
+        geolevels: Geolevels of the second spine that consist of groups.
+        limit: Largest number of children of a group.
+    """
+
+    geolevels: tuple[str, ...]
+    limit: FanOutLimit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Two spines beside each other.
+
+    Attributes:
+        kinds: Standard deviations: a row for each kind of area.
+        each: The same for each area: every geounit of the first spine, every entity.
+        distances: Off-spine distances: a row for each family of entities.
+        parameters: Privacy parameters of both strategies, a row for each geolevel (`budget/guarantees.py`). Where a
+            spine moves shares between geolevels there is one row, for all of them.
+    """
+
+    kinds: pl.DataFrame
+    each: pl.DataFrame
+    distances: pl.DataFrame
+    parameters: list[dict[str, Any]]
+
+
+def comparison(
+    files: tuple[Path, Path],
+    measures: tuple[TotalMeasures, TotalMeasures],
+    entities: Path | None,
+    family: Sequence[str],
+    free: FreeGroups | None = None,
+) -> Compared:
+    """Standard deviations and off-spine distances on two spines.
+
+    Args:
+        files: The spines.
+        measures: What is measured on each.
+        entities: Table of entities; None for none.
+        family: Its columns; empty for all of text.
+        free: Groups of the second spine, for lower bounds; None for no bounds.
+
+    Raises:
+        GeographyError: the spines are not over the same blocks, or groups do not fit the second.
+        BudgetError: a spine has more to spend than the strategy allows, or does not fit it; or bounds are wanted, and
+            free groups are bypassed otherwise than by moving the strategy's shares where there is one child.
+    """
+
+    families, spines, all_shares, parameters = [], [], [], []
+    aimed = {name for file in files for name in read_aimed(file)}
+    for place, file, measured in zip(("first", "second"), files, measures, strict=True):
+        spine, shares = read_spine_file(file)
+        plan = measured.strategy
+        # A file with shares says itself what each geounit gets, so that the geolevels of the strategy may differ.
+        if shares is None and plan.geolevels != spine.geolevels:
+            raise BudgetError(
+                f"{file} has geolevels {', '.join(spine.geolevels)}, and its strategy has "
+                f"{', '.join(plan.geolevels)}. Name the strategy that the spine was built for."
+            )
+        all_shares.append(shares)
+        families.append(read_families(entities, spine, family))
+        spines.append(spine)
+        parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]
+    # Both spines sort the same finest geounits differently: `rows_on_first` maps the second to the first, argsort back.
+    rows_on_first = _rows(spines[0], spines[1])
+    order = (np.argsort(rows_on_first), rows_on_first)
+    cut = [
+        measures[place].with_cut(
+            spine, spines[1 - place].geolevels, _cut_by(spine, spines[1 - place], order[place])
+        )
+        for place, spine in enumerate(spines)
+    ]
+    variances = [cut[place].on(spine, all_shares[place]) for place, spine in enumerate(spines)]
+    told = None if free is None else _told(cut[1], spines[1], all_shares[1], variances[1], free)
+    first = [*geolevel_accuracies(variances[0], spines[0]), *family_accuracies(variances[0], families[0])]
+    areas = [geounits_as_entities(spines[0], level) for level in range(spines[0].n_levels)]
+    moved = [area.reordered(rows_on_first) for area in areas]
+    second = [
+        *family_accuracies(variances[1], moved, "geolevel"),
+        *family_accuracies(variances[1], families[1]),
+    ]
+    # Families without entities have no row among the kinds.
+    pairs = [pair for pair in zip(*families, strict=True) if pair[0].n_entities]
+    each = [
+        _each(kind, family, variances[0], variances[1], rows_on_first).with_columns(
+            pl.Series(
+                "bound",
+                [None] * family.n_entities if told is None else told.least(family.reordered(rows_on_first)),
+            )
+        )
+        for kind, families_on_first in (("geolevel", areas), ("entities", families[0]))
+        for family in families_on_first
+    ]
+    bounds = [frame["bound"].mean() for frame in each if frame.height]
+    rows = [
+        _row("areas of the first", on_first, on_second, aimed, bound)
+        for on_first, on_second, bound in zip(first, second, bounds, strict=True)
+    ]
+    shared = None if told is None or not pairs else _shared(told, [pair[1] for pair in pairs])
+    if shared is not None:
+        rows += _shared_rows(rows[len(areas) :], variances, pairs, shared)
+    rows += [
+        _row("geounits of the second", None, geolevel, set(), None)
+        for geolevel in geolevel_accuracies(variances[1], spines[1])
+    ]
+    distances = [_distances(spines, pair, free) for pair in pairs]
+    if len(distances) > 1:
+        distances.append(_all_distances(distances, spines[1], [pair[1] for pair in pairs], free))
+    for row, least in zip(distances, _undivided(spines[1], pairs, shared, free), strict=False):
+        row["shared_mean"], row["shared_gap"] = least, _gap(row["second_mean"], least)
+    kinds = pl.DataFrame(rows, infer_schema_length=None, schema_overrides=_BOUNDS)
+    return Compared(kinds, pl.concat(each), pl.DataFrame(distances, schema_overrides=_BOUNDS), parameters)
+
+
+_BOUNDS: Final = dict.fromkeys(("bound_mean", "gap", "shared_mean", "shared_gap"), pl.Float64)
+ALL_FAMILIES: Final = "all of these"
+"""Name of the row of all families of entities together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """What measurements tell of totals on the second spine, whatever the groups just above the finest geounits are.
+
+    Attributes:
+        variances: Variances with precisions that no groups exceed.
+        single: Precision of a finest geounit that is alone in its group after bypassing; None if nothing is bypassed.
+        free: The free groups, with those just above the finest geounits among them.
+        reached: Variances on the spine itself.
+    """
+
+    variances: SpineVariances
+    single: float | None
+    free: FreeGroups
+    reached: SpineVariances
+
+    def least(self, family: EntityFamily) -> list[float | None]:
+        """Bounds on the standard deviations of a family.
+
+        There is none for the finest geounits themselves: they are many, and groups matter little to them.
+        """
+        spine, limit = self.variances.spine, self.free.limit
+        if family.name == spine.geolevels[-1]:
+            return [None] * family.n_entities
+        variances = variance_bounds(self.variances, family, _lowest(spine), limit, single=self.single)
+        bounds: list[float | None] = np.sqrt(variances).tolist()
+        return bounds
+
+
+def _told(
+    measures: TotalMeasures,
+    spine: Spine,
+    shares: GeounitShares | None,
+    reached: SpineVariances,
+    free: FreeGroups,
+) -> _Told | None:
+    """What measurements tell on a spine with any groups; None where groups just above the finest are not free.
+
+    Raises:
+        GeographyError: the geolevels cannot be groups, with bypassed geounits or without.
+        BudgetError: groups are bypassed otherwise than by moving the strategy's shares where there is one child.
+    """
+    require_groups(spine, free.geolevels)
+    lowest, bypassed = _lowest(spine), False
+    for geolevel in free.geolevels:
+        level = spine.level_index(geolevel)
+        # The children of a bypassed group replace it, and stand once more below themselves, not measured there.
+        levels = range(level, min(level + 2, spine.n_levels))
+        if shares is not None and not all(shares.measured(each).all() for each in levels):
+            bypassed = True
+            if not _single_children(measures.strategy, spine, shares):
+                raise BudgetError(
+                    f"some geounits of {geolevel} on the second spine are bypassed, and which ones depends on the "
+                    "groups. The bounds hold where the strategy's shares are moved between geounits with one child and "
+                    "this child, or not at all: build the spine with --no-bypass."
+                )
+    if lowest not in free.geolevels:
+        return None
+    if not bypassed:
+        return _Told(reached, None, free, reached)
+    return _Told(*most_told(measures, spine, lowest, free.limit), free, reached)
+
+
+def _single_children(strategy: Strategy, spine: Spine, shares: GeounitShares) -> bool:
+    """Whether the shares of a spine are those of a strategy after geounits with one child were bypassed."""
+    if strategy.geolevels != spine.geolevels:
+        return False
+    uniform = uniform_shares(spine, dict(strategy.geolevel_shares))
+    reshaped, wanted = bypass(spine, uniform, BypassRule.SINGLE_CHILD)
+    return (
+        reshaped.spine.digest() == spine.digest()
+        and wanted.values == shares.values
+        and all(map(np.array_equal, wanted.positions, shares.positions))
+    )
+
+
+def _lowest(spine: Spine) -> str:
+    """The geolevel just above the finest."""
+    return spine.geolevels[max(spine.finest - 1, 0)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shared:
+    """Bounds for entities that share their groups, with the standard deviations that the spine reaches."""
+
+    bounds: SharedBounds
+    reached: Floats
+
+
+def _shared(told: _Told, families: Sequence[EntityFamily]) -> _Shared:
+    lowest, limit = _lowest(told.variances.spine), told.free.limit
+    reached = np.concatenate([np.sqrt(entity_variances(told.reached, family)) for family in families])
+    return _Shared(shared_bounds(told.variances, families, lowest, limit, single=told.single), reached)
+
+
+def _shared_rows(
+    rows: Sequence[dict[str, Any]],
+    variances: Sequence[SpineVariances],
+    pairs: Sequence[tuple[EntityFamily, EntityFamily]],
+    shared: _Shared,
+) -> list[dict[str, Any]]:
+    """A row of all families together; the families' rows get bounds for entities that share their groups."""
+    number = np.repeat(np.arange(len(pairs)), [pair[1].n_entities for pair in pairs])
+    for place, row in enumerate(rows):
+        least = shared.bounds.least_mean(number == place, shared.reached)
+        row["shared_mean"], row["shared_gap"] = least, _gap(row["second_mean"], least)
+    if len(pairs) == 1:
+        return []
+    both = [
+        family_accuracies(on_spine, [together(families)])[0]
+        for on_spine, families in zip(variances, zip(*pairs, strict=True), strict=True)
+    ]
+    alone = float(shared.bounds.alone.mean())
+    row = _row("areas of the first", both[0], replace(both[1], name=ALL_FAMILIES), set(), alone)
+    least = shared.bounds.least_sum(np.ones(len(number))) / len(number)
+    return [{**row, "shared_mean": least, "shared_gap": _gap(both[1].mean, least)}]
+
+
+def _undivided(
+    spine: Spine,
+    pairs: Sequence[tuple[EntityFamily, EntityFamily]],
+    shared: _Shared | None,
+    free: FreeGroups | None,
+) -> list[float | None]:
+    """Least mean distance of each family and of all, over groups no less exact in the mean over all; None if not known.
+
+    It is known where only the lowest groups are free, and where an entity that divides a group makes the mean greater.
+    """
+    known = shared is not None and shared.bounds.keeps_groups_whole(shared.reached)
+    if not known or free is None or free.geolevels != (_lowest(spine),):
+        return [None] * (len(pairs) + 1)
+    least = undivided_distances(spine, [pair[1] for pair in pairs], free.geolevels[0], free.limit)
+    return [float(distances.mean()) for distances in (*least, np.concatenate(least))]
+
+
+def _distances(
+    spines: Sequence[Spine], pair: Sequence[EntityFamily], free: FreeGroups | None
+) -> dict[str, Any]:
+    """Off-spine distances of a family on two spines, and the bound on those of the second."""
+    first, second = (off_spine_distances(spine, family) for spine, family in zip(spines, pair, strict=True))
+    bounds = None if free is None else distance_bounds(spines[1], pair[1], free.geolevels, free.limit)
+    least = None if bounds is None else float(bounds.mean())
+    if free is not None and free.geolevels == (_lowest(spines[1]),):
+        # Entities of a family share their groups.
+        least = joint_distance_bound(spines[1], [pair[1]], free.geolevels[0], free.limit) / len(first.codes)
+    return {
+        "name": first.family,
+        "areas": len(first.codes),
+        "first_mean": first.mean,
+        "second_mean": second.mean,
+        "first_greatest": first.maximum,
+        "second_greatest": second.maximum,
+        "bound_mean": least,
+        "bound_greatest": None if bounds is None else int(bounds.max()),
+        "gap": _gap(second.mean, least),
+    }
+
+
+def _all_distances(
+    rows: Sequence[dict[str, Any]], spine: Spine, families: Sequence[EntityFamily], free: FreeGroups | None
+) -> dict[str, Any]:
+    """The row of all families together. Where only the lowest groups are free, its bound lets families share them."""
+    areas = sum(row["areas"] for row in rows)
+    means: dict[str, Any] = {
+        name: None if rows[0][name] is None else sum(row["areas"] * row[name] for row in rows) / areas
+        for name in ("first_mean", "second_mean", "bound_mean")
+    }
+    if free is not None and free.geolevels == (_lowest(spine),):
+        shared = joint_distance_bound(spine, families, free.geolevels[0], free.limit) / areas
+        means["bound_mean"] = max(shared, means["bound_mean"])
+    greatest = {
+        name: None if rows[0][name] is None else max(row[name] for row in rows)
+        for name in ("first_greatest", "second_greatest", "bound_greatest")
+    }
+    return {
+        "name": ALL_FAMILIES,
+        "areas": areas,
+        **means,
+        **greatest,
+        "gap": _gap(means["second_mean"], means["bound_mean"]),
+    }
+
+
+def _gap(mean: float, bound: float | None) -> float | None:
+    """By which part a mean is above its bound; None without a bound, or where the bound is 0."""
+    return mean / bound - 1 if bound else None
+
+
+def _parameters(strategy: Strategy, moved: bool) -> list[dict[str, Any]]:
+    """Privacy parameters of a strategy; where shares are moved between geolevels, of the whole alone."""
+    if not moved:
+        return strategy_parameters(strategy, with_mu=False)
+    return [cost_parameters(strategy)]
+
+
+def _each(
+    kind: str, family: EntityFamily, first: SpineVariances, second: SpineVariances, rows: Any
+) -> pl.DataFrame:
+    """Standard deviation of every area of a family on the first spine, on both."""
+
+    names = {"kind": [kind] * family.n_entities, "name": [family.name] * family.n_entities}
+    return pl.DataFrame(
+        {**names, "code": list(family.codes)}, schema=dict.fromkeys((*names, "code"), pl.String)
+    ).with_columns(
+        pl.Series("first", np.sqrt(entity_variances(first, family))),
+        pl.Series("second", np.sqrt(entity_variances(second, family.reordered(rows)))),
+    )
+
+
+def _rows(first: Spine, second: Spine) -> Any:
+    """Row on the first spine of each finest geounit of the second."""
+
+    rows = first.locate(first.finest, second.geocodes[-1].text)
+    if first.n_geounits(first.finest) != len(rows) or bool((rows < 0).any()):
+        raise GeographyError(
+            "the two spines do not have the same finest geounits, so they cannot be compared. Build both from one "
+            "geography table."
+        )
+    return rows
+
+
+def _cut_by(spine: Spine, other: Spine, rows: Any) -> list[EntityFamily]:
+    """The geolevels of another spine of which a spine has more geounits; `rows` are its blocks on the other spine."""
+    return [
+        geounits_as_entities(other, level).reordered(rows)
+        for level, name in enumerate(other.geolevels)
+        # More geounits under the same name mean that the spine cut those of the other one.
+        if name in spine.geolevels and other.n_geounits(level) < spine.n_geounits(spine.level_index(name))
+    ]
+
+
+def _row(
+    part: str,
+    on_first: AreaAccuracy | None,
+    on_second: AreaAccuracy,
+    aimed: AbstractSet[str],
+    bound: Any,
+) -> dict[str, Any]:
+
+    row: dict[str, Any] = {
+        "part": part,
+        "kind": on_second.kind,
+        "name": on_second.name,
+        "areas": on_second.areas,
+    }
+    for measure in MEASURES:
+        row[f"first_{measure}"] = getattr(on_first, measure) if on_first is not None else None
+        row[f"second_{measure}"] = getattr(on_second, measure)
+    row["aimed"] = on_second.name in aimed
+    row["worse"] = on_first is not None and is_worse(on_first.mean, on_second.mean)
+    row["bound_mean"], row["gap"] = bound, _gap(on_second.mean, bound)
+    row["shared_mean"] = row["shared_gap"] = None
+    return row
