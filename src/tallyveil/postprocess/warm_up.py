@@ -132,13 +132,15 @@ def compile_tables() -> None:
     """Compile or load the kernels of outer passes, by estimating the smallest table on one thread and on two."""
     # Here, since few plans have outer passes.
     from tallyveil.estimation.tiles import chunk_of_one, estimate_tiles
-    from tallyveil.kernels.tiles.on_threads import solve_family
+    from tallyveil.kernels.tiles.on_threads import Crew, solve_family
 
     table = smallest_table()
     estimate_tiles(table)
     # Whether a family is large enough for several threads is known only after the spend. The tolerance is so small that
-    # Newton's method takes a step, which calls the other kernels.
-    solve_family(chunk_of_one(table), 1e-6, 2)
+    # Newton's method takes a step, which calls the other kernels. Components are shared by threads, or taken whole.
+    with Crew(2) as crew:
+        solve_family(chunk_of_one(table), 1e-6, crew, shared=0)
+        solve_family(chunk_of_one(table), 1e-6, crew)
 
 
 def smallest_table() -> TileProblem:

@@ -61,8 +61,8 @@ def row_ranges(offsets: Integers, entries: int = ENTRIES_AT_ONCE) -> Iterator[tu
 class TripletSum:
     """Adds up (row, cell, count) triplets that arrive in pieces. The result has every (row, cell) pair once.
 
-    Pieces may arrive in any order. If they arrive in increasing order of (row, cell), as from a sorted file, no piece
-    is sorted again.
+    Pieces may arrive in any order. If they arrive in increasing order of rows, as from a sorted file, no piece is sorted
+    again; the first row of a piece may continue the last row of the piece before.
     """
 
     def __init__(self, n_rows: int, n_cells: int) -> None:
@@ -76,6 +76,9 @@ class TripletSum:
 
     def add(self, rows: NDArray[Any], cells: NDArray[Any], counts: NDArray[Any]) -> None:
         """Add triplets: rows in [0, n_rows), cells in [0, n_cells), integer counts. Pairs may be repeated."""
+        if self._ordered and self._parts and len(rows) and int(rows.min()) == self._last[0]:
+            begun = self._without_last_row(len(rows))
+            rows, cells, counts = (np.concatenate(pair) for pair in zip(begun, (rows, cells, counts), strict=True))
         rows, cells, sums = sum_triplets(rows, cells, counts, self._n_cells)
         if len(rows) == 0:
             return
@@ -104,6 +107,19 @@ class TripletSum:
         counts = narrow(_joined([part[2] for part in self._parts]))
         self._parts = []
         return offsets, cells, counts
+
+    def _without_last_row(self, most: int) -> tuple[NDArray[Any], ...]:
+        """Take the entries of the last row out of the last piece and return them, unless there are more than `most`."""
+        last = self._parts[-1]
+        begin = int(np.searchsorted(last[0], self._last[0]))
+        # A long row is left for the merge at the end: sorting it again with every piece would cost more.
+        if len(last[0]) - begin > most:
+            begin = len(last[0])
+        else:
+            self._last = (self._last[0], -1)
+        self._pending -= len(last[0]) - begin
+        self._parts[-1] = (last[0][:begin], last[1][:begin], last[2][:begin])
+        return tuple(column[begin:] for column in last)
 
     def _merge(self) -> None:
         if self._ordered:

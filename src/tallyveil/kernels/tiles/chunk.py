@@ -200,7 +200,6 @@ def _solve_family(
     kernels: TileKernels,
 ) -> int:
     """Estimate and round one family; `record` has its gaps and its effort."""
-    gaps, effort = record
     good, source, order, begin = kernels.read_family(chunk, f, counts)
     # the caller says so with names; there are no counts for it
     if not good:
@@ -209,8 +208,55 @@ def _solve_family(
     for c in range(estimates.shape[0]):
         for i in range(estimates.shape[1]):
             estimates[c, i] = counts[c, i]
+    which = np.arange(begin.size - 1)
+    proved = solve_components(Components(source, order, begin), which, counts, tolerance, estimates, record, kernels)
+    # All fixed sums once more, in whole numbers and from the counts alone, whatever the steps before have done
+    if not proved or not kernels.sums_hold(source.family, counts):
+        return UNPROVED
+    return SOLVED if begin.size > 1 else SETTLED
+
+
+class Components(NamedTuple):
+    """The components of a family.
+
+    Attributes:
+        source: What they are made from.
+        order: The free tables, component after component.
+        begin: Where each component begins.
+    """
+
+    source: Source
+    order: Integers
+    begin: Integers
+
+
+@internal
+def solve_components(
+    components: Components,
+    which: Integers,
+    counts: IntegerRows,
+    tolerance: float,
+    estimates: Floats,
+    record: tuple[Floats, Integers],
+    kernels: TileKernels,
+) -> bool:
+    """Estimate and round some components of a family, whose counts are written.
+
+    Args:
+        components: All of them.
+        which: Numbers of those to solve.
+        counts: Counts of the family.
+        tolerance: Backward error that is asked for, in persons.
+        estimates: Real-valued estimates of the family, or no rows.
+        record: Gaps and effort of the family, to which those of the components are added.
+        kernels: Kernels to call.
+    Returns:
+        Whether every rounding passed its proof.
+    """
+    source, order, begin = components
+    gaps, effort = record
     proved = True
-    for j in range(begin.size - 1):
+    for j in which:
         members = order[begin[j] : begin[j + 1]]
         tables = kernels.component_tables(source, members)
         prices, x = zero_prices(tables), np.empty(tables.centre.size)
@@ -222,10 +268,7 @@ def _solve_family(
             if estimates.shape[0]:
                 entries = x[tables.entry_begin[t] : tables.entry_begin[t + 1]]
                 _write(source, members[t], tables, t, entries, estimates)
-    # All fixed sums once more, in whole numbers and from the counts alone, whatever the steps before have done
-    if not proved or not kernels.sums_hold(source.family, counts):
-        return UNPROVED
-    return SOLVED if begin.size > 1 else SETTLED
+    return proved
 
 
 @internal

@@ -5,6 +5,7 @@ A State's largest county with all its tracts is one family, which has tens of mi
 
 - *Pieces*, which are consecutive tables: the projections, the energies of rows, the drops of entries, the rounding.
   A table depends on others through the prices of labels alone, and these are fixed meanwhile.
+- *Small components*, which nothing couples: a thread takes each whole, as the solver of one thread does.
 - *Strips*, which are some children with their rows in every table: the sums of labels and the blocks of the
   preconditioner. Each such sum and block belongs to one child.
 
@@ -34,10 +35,12 @@ from tallyveil.kernels.tiles.chunk import (
     SETTLED,
     SOLVED,
     UNPROVED,
+    Components,
     Solved,
     TileKernels,
     note,
     round_and_write,
+    solve_components,
     zero_prices,
 )
 from tallyveil.kernels.tiles.direction import ChildBlocks, DirectionParts, TableFace, find_direction
@@ -70,32 +73,54 @@ PARTS_A_THREAD = 4
 """Parts of a loop for each thread, which takes the next one when it is done. With half as many, threads wait longer for
 the last one; twice as many cost more calls. Counts do not depend on it."""
 
+SHARED = 1 << 18
+"""Unknown counts of a component above which all threads share its loops. A smaller one takes one thread less than a
+second, and threads take such components side by side. Counts do not depend on it."""
 
-def solve_family(chunk: TileChunk, tolerance: float, threads: int) -> Solved:
+
+class Crew(ThreadPoolExecutor):
+    """Threads that take parts of families. Several families may give them parts at the same time.
+
+    Attributes:
+        size: Number of threads.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+    def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+        """The results of all parts, in their order."""
+        return list(self.map(work, parts))
+
+
+def solve_family(chunk: TileChunk, tolerance: float, crew: Crew, shared: int = SHARED) -> Solved:
     """Estimate and round the one family of a chunk; the same as `chunk.solve_chunk`, on several threads.
 
     Args:
         chunk: The family. Its values are changed.
         tolerance: Backward error that is asked for, in persons.
-        threads: Number of threads.
+        crew: The threads.
+        shared: Unknown counts of a component above which all threads share its loops.
     """
     chunk, kernels = conforming(chunk), all_compiled(KERNELS)
     counts = np.zeros((int(chunk.child_begin[1]), int(chunk.offsets[1])), np.int64)
     gaps, effort = np.zeros((1, 3)), np.zeros((1, EFFORT_SIZE), np.int64)
-    good, source, order, begin = kernels.read_family(chunk, 0, counts)
-    ended = CONTRADICTORY
+    good, *parts = kernels.read_family(chunk, 0, counts)
+    components, ended = Components(*parts), CONTRADICTORY
     if good:
-        with ThreadPoolExecutor(threads) as pool:
-            proved = True
-            for first, last in pairwise(begin.tolist()):
-                members = order[first:last]
-                tables = kernels.component_tables(source, members)
-                team = _team(pool, threads, source, members, tables)
-                prices, x = zero_prices(tables), np.empty(tables.centre.size)
-                note(gaps[0], effort[0], tables, _solve(team, tables, prices, x, tolerance))
-                ways = _rounded(team, source, members, tables, x, counts)
-                effort[0, FLOWS_AT:] += np.bincount(ways, minlength=EFFORT_SIZE - FLOWS_AT)
-                proved &= FAILED not in ways
+        source, order, begin = components
+        sizes, proved = _sizes(components), True
+        for j in np.flatnonzero(sizes > shared):
+            members = order[begin[j] : begin[j + 1]]
+            tables = kernels.component_tables(source, members)
+            team = _team(crew, source, members, tables)
+            prices, x = zero_prices(tables), np.empty(tables.centre.size)
+            note(gaps[0], effort[0], tables, _solve(team, tables, prices, x, tolerance))
+            ways = _rounded(team, source, members, tables, x, counts)
+            effort[0, FLOWS_AT:] += np.bincount(ways, minlength=EFFORT_SIZE - FLOWS_AT)
+            proved &= FAILED not in ways
+        proved &= _solve_small(crew, components, np.flatnonzero(sizes <= shared), counts, tolerance, (gaps[0], effort[0]))
         if not proved or not kernels.sums_hold(source.family, counts):
             ended = UNPROVED
         else:
@@ -107,25 +132,63 @@ def solve_family(chunk: TileChunk, tolerance: float, threads: int) -> Solved:
     )
 
 
+def _sizes(components: Components) -> Integers:
+    """Unknown counts of each component."""
+    source, order, begin = components
+    free = source.free
+    below = np.concatenate([[0], np.cumsum((np.diff(free.column_begin) * np.diff(free.row_begin))[order])])
+    sizes: Integers = np.diff(below[begin])
+    return sizes
+
+
+def _solve_small(
+    crew: Crew,
+    components: Components,
+    which: Integers,
+    counts: IntegerRows,
+    tolerance: float,
+    record: tuple[Floats, Integers],
+) -> bool:
+    """As `chunk.solve_components`, where each thread takes some of the components."""
+    kernels, gaps, effort = all_compiled(KERNELS), *record
+    below = np.cumsum(_sizes(components)[which])
+    wanted = np.linspace(0, int(below[-1]) if len(below) else 0, PARTS_A_THREAD * crew.size + 1)[1:-1]
+
+    def work(some: Integers) -> tuple[bool, Floats, Integers]:
+        mine = components._replace(source=_with_room(components.source))
+        of_some = np.zeros_like(gaps), np.zeros_like(effort)
+        return _solve_components(mine, some, counts, tolerance, np.zeros((0, 0)), of_some, kernels), *of_some
+
+    parts = [part for part in np.split(which, np.searchsorted(below, wanted)) if len(part)]
+    proved = True
+    for part_proved, part_gaps, part_effort in crew.each(work, parts):
+        proved &= part_proved
+        np.maximum(gaps, part_gaps, out=gaps)
+        effort += part_effort
+    return proved
+
+
+def _with_room(source: Source) -> Source:
+    """A source with room of its own for numbers, as several threads number at once."""
+    room = (np.full_like(array, -1) for array in source.numbers[1:])
+    return source._replace(numbers=type(source.numbers)(source.numbers.first, *room))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Team:
     """Threads, and the parts of a component that they take.
 
     Attributes:
-        pool: The threads.
+        crew: The threads.
         spans: The first table of each piece, and one past its last.
         pieces: Their tables, as the kernels take them.
         strips: The strips.
     """
 
-    pool: ThreadPoolExecutor
+    crew: Crew
     spans: list[tuple[int, int]]
     pieces: list[Tables]
     strips: list[Strip]
-
-    def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-        """The results of all parts, in their order."""
-        return list(self.pool.map(work, parts))
 
     def projected(self, prices: Prices, x: Floats) -> float:
         """The last projection for the prices of labels. Returns the largest gap as a multiple of what is allowed."""
@@ -136,7 +199,7 @@ class _Team:
             missed: float = project(piece, point, prices, x, SUM_TOLERANCE, LAST_PROJECTION_LIMIT)
             return missed
 
-        return max(self.each(work, self.pieces))
+        return max(self.crew.each(work, self.pieces))
 
     def evaluate(
         self, tables: Tables, x: Floats, state: State, tolerance: float, project: Project
@@ -149,9 +212,9 @@ class _Team:
             _row_energies(piece, x, state)
             return missed
 
-        if max(self.each(aimed, self.pieces)) > 1.0:
+        if max(self.crew.each(aimed, self.pieces)) > 1.0:
             return -np.inf, np.inf
-        self.each(lambda strip: _label_sums(tables, x, state.gradient, strip), self.strips)
+        self.crew.each(lambda strip: _label_sums(tables, x, state.gradient, strip), self.strips)
         return _value(tables, state)
 
     def direction_parts(self) -> DirectionParts:
@@ -162,7 +225,7 @@ class _Team:
         def factored_blocks(
             tables: Tables, face: TableFace, easing: Floats, share: Floats, _: Strip
         ) -> list[ChildBlocks]:
-            return self.each(lambda strip: parts.factored_blocks(tables, face, easing, share, strip), strips)
+            return self.crew.each(lambda strip: parts.factored_blocks(tables, face, easing, share, strip), strips)
 
         def apply_blocks(
             tables: Tables,
@@ -176,16 +239,16 @@ class _Team:
             def work(part: tuple[ChildBlocks, Strip]) -> None:
                 parts.apply_blocks(tables, face, part[0], share, left, out, part[1])
 
-            self.each(work, list(zip(blocks, strips, strict=True)))
+            self.crew.each(work, list(zip(blocks, strips, strict=True)))
 
         def drop_entries(_: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
             def work(part: tuple[Tables, tuple[int, int]]) -> None:
                 parts.drop_entries(part[0], _face_of(face, part[1]), moves, falls)
 
-            self.each(work, pieces)
+            self.crew.each(work, pieces)
 
         def add_drops(tables: Tables, face: TableFace, falls: Floats, _: Strip) -> None:
-            self.each(lambda strip: parts.add_drops(tables, face, falls, strip), strips)
+            self.crew.each(lambda strip: parts.add_drops(tables, face, falls, strip), strips)
 
         return parts._replace(
             # Here the blocks are a list of those of all strips, which only these two functions look into.
@@ -196,9 +259,9 @@ class _Team:
         )
 
 
-def _team(pool: ThreadPoolExecutor, threads: int, source: Source, members: Integers, tables: Tables) -> _Team:
+def _team(crew: Crew, source: Source, members: Integers, tables: Tables) -> _Team:
     """The parts of a component; pieces have about as many entries each, and strips as many children."""
-    n = PARTS_A_THREAD * threads
+    n = PARTS_A_THREAD * crew.size
     wanted = np.linspace(0, int(tables.entry_begin[-1]), n + 1)
     ends = np.unique(np.searchsorted(tables.entry_begin, wanted)).tolist()
     spans = list(pairwise(ends))
@@ -211,7 +274,7 @@ def _team(pool: ThreadPoolExecutor, threads: int, source: Source, members: Integ
         )
         for first, last in spans
     ]
-    return _Team(pool, spans, pieces, _strips(source, members, tables, n))
+    return _Team(crew, spans, pieces, _strips(source, members, tables, n))
 
 
 def _strips(source: Source, members: Integers, tables: Tables, n: int) -> list[Strip]:
@@ -272,11 +335,9 @@ def _rounded(
     kernels = all_compiled(KERNELS)
 
     def work(span: tuple[int, int]) -> Integers:
-        # Room of its own for numbering sets, as several threads round at once
-        room = source.numbers._replace(set_of=np.full_like(source.numbers.set_of, -1))
-        return _round_tables(source._replace(numbers=room), members, tables, x, counts, kernels, span)
+        return _round_tables(_with_room(source), members, tables, x, counts, kernels, span)
 
-    return np.concatenate(team.each(work, team.spans))
+    return np.concatenate(team.crew.each(work, team.spans))
 
 
 @njit(nogil=True, cache=True)
@@ -306,3 +367,4 @@ _kernel = njit(nogil=True, cache=True)
 _aim = _kernel(aim)
 _row_energies = _kernel(row_energies)
 _label_sums = _kernel(label_sums)
+_solve_components = _kernel(solve_components)

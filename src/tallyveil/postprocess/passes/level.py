@@ -22,7 +22,7 @@ from tallyveil.estimation.tiles import (
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED, solve_chunk
 from tallyveil.kernels.tiles.family import TileChunk
-from tallyveil.kernels.tiles.on_threads import solve_family
+from tallyveil.kernels.tiles.on_threads import Crew, solve_family
 from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource, answers_on_support
 from tallyveil.plans.lifts import possible_cells
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
@@ -310,14 +310,14 @@ def _roots(builder: PassBuilder, observer: Observer) -> list[_Part]:
 
 
 def pass_chunks(
-    builder: PassBuilder, above: PublicCounts, number: int, threads: int = 1
+    builder: PassBuilder, above: PublicCounts, number: int, crew: Crew | None = None
 ) -> tuple[Chunks[_Part], list[Span]]:
     """A pass below a geolevel as chunks that any process of the run can do.
 
     Args:
         builder, above: As for `estimate_pass`.
         number: Number of the pass, from 0.
-        threads: Threads that estimate a large family together.
+        crew: Threads that estimate large families together; None where one thread estimates each.
     Returns:
         The chunks, and the families of each.
     """
@@ -326,7 +326,7 @@ def pass_chunks(
     folders = ChunkFolders(None)  # a chunk writes nothing but its result
 
     def work(span: int) -> _Part:
-        return _estimated(builder, spans[span], above, threads)
+        return _estimated(builder, spans[span], above, crew)
 
     address = {"work": PASS, "number": number, "geolevel": builder.geolevel}
     return folders.chunks(address, _Part, work), spans
@@ -336,21 +336,23 @@ def _chunks(
     builder: PassBuilder, above: PublicCounts, number: int, observer: Observer, executor: Executor
 ) -> list[_Part]:
     """Outcomes of all chunks, in order. The largest chunks are begun first, so that no core waits long at the end."""
-    chunks, spans = pass_chunks(builder, above, number, executor.threads)
+    # One crew for all large families: those that are estimated at the same time begin no threads of their own.
+    with Crew(executor.threads) as crew:
+        chunks, spans = pass_chunks(builder, above, number, crew if crew.size > 1 else None)
 
-    def done(span: int) -> None:
-        observer.advanced(spans[span].last - spans[span].first)
+        def done(span: int) -> None:
+            observer.advanced(spans[span].last - spans[span].first)
 
-    return gathered(executor, chunks, largest_first(spans), done)
+        return gathered(executor, chunks, largest_first(spans), done)
 
 
-def _estimated(builder: PassBuilder, span: Span, above: PublicCounts, threads: int) -> _Part:
+def _estimated(builder: PassBuilder, span: Span, above: PublicCounts, crew: Crew | None) -> _Part:
     wanted = builder.answers(span.first, span.last, above)
     # No name for the noisy answers: those of a large family must be gone before it is solved.
     chunk = builder.chunk(span.first, span.last, above, wanted, builder.source.measure_families(wanted))
-    if threads > 1 and span.unknowns > LARGE_FAMILY:
+    if crew is not None and span.unknowns > LARGE_FAMILY:
         # Above `families.level.LARGEST`, so that the chunk has this family alone.
-        solved = solve_family(chunk, BACKWARD_ERROR_PERSONS, threads)
+        solved = solve_family(chunk, BACKWARD_ERROR_PERSONS, crew)
     else:
         solved = solve_chunk(chunk, BACKWARD_ERROR_PERSONS)
     # A parent without records has no columns, and nothing to contradict.
