@@ -1,8 +1,8 @@
 """The last look before a release is finished: the written files are read back and held to every promise.
 
-One process reads files geolevel by geolevel, finest last; never more than two geolevels of counts are
-held. Other processes can check parts, each of which reads some rows of a histogram, or one other file. Together they
-hold the files to what `check_release` holds them to:
+One process reads files geolevel by geolevel, finest last; never more than two geolevels of counts are held. Its
+threads do the checks of a geolevel side by side. Other processes can check parts, each of which reads some rows of a
+histogram, or one other file. Together they hold the files to what `check_release` holds them to:
 
 - Counts: the stretches of a geolevel cover all its geounits and all rows of its file, and each holds whole families.
 - Tables and microdata: there is a part for each file that there must be, and no other file (`require_no_other_files`).
@@ -12,8 +12,10 @@ The process that made the counts says where the rows of a geounit are. A part do
 other geounits (`read_span`), and geounits with another number of records.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -385,12 +387,13 @@ def _between(answers: Integers, lower: NDArray[Any], upper: NDArray[Any]) -> boo
     return bool(((answers >= widen_limits(lower)) & (answers <= widen_limits(upper))).all())
 
 
-def check_release(root: Path, promises: Promises) -> list[str]:
+def check_release(root: Path, promises: Promises, workers: int = 1) -> list[str]:
     """Read the published files back and verify them.
 
     Args:
         root: Release folder.
         promises: What they must keep.
+        workers: Number of threads.
     Returns:
         The names of the checks; all have passed.
     Raises:
@@ -400,25 +403,56 @@ def check_release(root: Path, promises: Promises) -> list[str]:
     schema, spine = promises.schema, promises.spine
     # Two geolevels are held at a time, root first; the finest one is then at hand for tables of areas and microdata.
     above: Stretch | None = None
-    for level, geolevel in enumerate(spine.geolevels):
-        stretch = Stretch(level, 0, read_histogram(root, geolevel, schema, spine))
-        check_counts(promises, stretch)
-        if above is not None:
-            # Above the root there is nothing to add up to.
-            check_sums(promises, above, stretch)
-        for bounded in promises.bounded:
-            if bounded.groups is not None and level == bounded.last_level:
-                check_grouped(promises, bounded, stretch.counts)
-        if promises.has_tables(level):
-            for group in promises.tables:
-                check_tables(root, stretch.counts, [group], spine, whole=promises.has_zeros(group))
-        above = stretch
-    if above is not None:
-        # Areas and microdata are made from the finest counts, which have just been held to all others.
-        check_areas(root, promises, above.counts, range(len(promises.areas)))
-        if promises.microdata:
-            require(RECORDS, record_files_agree(root, above.counts, schema, spine))
+    with ThreadPoolExecutor(workers) as pool:
+        for level, geolevel in enumerate(spine.geolevels):
+            stretch = Stretch(level, 0, read_histogram(root, geolevel, schema, spine))
+            checks = list(_checks_of_level(root, promises, above, stretch))
+            if level == spine.finest:
+                checks += _checks_of_finest(root, promises, stretch.counts)
+            # In this order, whatever check ends first: of several that fail, the same one is reported.
+            for check in [pool.submit(check) for check in checks]:
+                check.result()
+            above = stretch
     return promises.names()
+
+
+Check = Callable[[], None]
+"""Holds files to one promise or several; it raises as `check_release` does."""
+
+
+def _checks_of_level(
+    root: Path, promises: Promises, above: Stretch | None, stretch: Stretch
+) -> Iterator[Check]:
+    """The checks of a geolevel, of which none depends on another.
+
+    Args:
+        root: Release folder.
+        promises: What it must keep.
+        above: The geolevel above; None at the root, which has nothing to add up to.
+        stretch: The geolevel.
+    """
+    counts, spine = stretch.counts, promises.spine
+    yield partial(check_counts, promises, stretch)
+    if above is not None:
+        yield partial(check_sums, promises, above, stretch)
+    for bounded in promises.bounded:
+        if bounded.groups is not None and stretch.level == bounded.last_level:
+            yield partial(check_grouped, promises, bounded, counts)
+    if promises.has_tables(stretch.level):
+        for group in promises.tables:
+            yield partial(check_tables, root, counts, [group], spine, whole=promises.has_zeros(group))
+
+
+def _checks_of_finest(root: Path, promises: Promises, finest: PublicCounts) -> Iterator[Check]:
+    """The checks of what is made from the finest counts: areas and microdata."""
+    for number in range(len(promises.areas)):
+        yield partial(check_areas, root, promises, finest, [number])
+    if promises.microdata:
+        yield partial(_check_records, root, promises, finest)
+
+
+def _check_records(root: Path, promises: Promises, finest: PublicCounts) -> None:
+    require(RECORDS, record_files_agree(root, finest, promises.schema, promises.spine))
 
 
 def check_areas(root: Path, promises: Promises, finest: PublicCounts, areas: Iterable[int]) -> None:

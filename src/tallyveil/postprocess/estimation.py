@@ -412,7 +412,7 @@ class Estimation:
             with self.watch.stage(CHECKS, len(self._parts) + (self.groups is not None)):
                 return self.final_checks.elsewhere(run, self._parts, lambda _: self.observer.advanced(1))
         with self.watch.stage(CHECKS, self.spine.n_levels):
-            checks = self.final_checks.here(run.path)
+            checks = self.final_checks.here(run.path, run.executor.threads)
             self.observer.advanced(self.spine.n_levels)
         return checks
 

@@ -59,6 +59,11 @@ Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
 """A function that runs a named stage, which writes one folder and has a size, unless it is finished already."""
 
 
+FILES_AT_ONCE: Final = 2
+"""Files of microdata or tables that are made at the same time. Polars writes a file with all threads; meanwhile one
+thread puts the rows of another one together. A file of microdata takes half a GiB, so that more of them take memory."""
+
+
 def publish(
     run: Run,
     plan: StatedPlan,
@@ -96,9 +101,7 @@ def microdata_chunks(
         root, tags = folders.root(part), folders.tags
         return sum(write_microdata(root, finest, plan.schema, spine, tags, [part]))
 
-    # Polars writes with all threads by itself; more parts at once would only need more memory.
-    # Several threads of polars write a part, so one part at a time is enough.
-    return folders.chunks({"work": MICRODATA}, int, write, is_threaded=True), n_record_pieces(finest)
+    return folders.chunks({"work": MICRODATA}, int, write, at_once=FILES_AT_ONCE), n_record_pieces(finest)
 
 
 def table_chunks(
@@ -120,7 +123,7 @@ def table_chunks(
         return sum(write_table(folders.root(number), level, group, area, folders.tags, [part]))
 
     rows = sum(table_size(level, group) for _, level in published for group in groups)
-    return folders.chunks({"work": TABLES}, int, write, is_threaded=True), len(files), rows
+    return folders.chunks({"work": TABLES}, int, write, at_once=FILES_AT_ONCE), len(files), rows
 
 
 def write_package(run: Run, plan: JsonObject) -> None:
@@ -211,14 +214,14 @@ class FinalChecks:
             agreed=[Agreeing(counts.name, counts.query, counts.counts) for counts in agreed],
         )
 
-    def here(self, root: Path) -> Passed:
-        """Check a release folder in this process; returns the names of the checks.
+    def here(self, root: Path, workers: int) -> Passed:
+        """Check a release folder in this process, with so many threads; returns the names of the checks.
 
         Raises:
             SolverError: a check failed; the release must not be published.
             StoreError: a file is missing or damaged.
         """
-        return check_release(root, self.promises) + self.limits(root)
+        return check_release(root, self.promises, workers) + self.limits(root)
 
     def parts(self, counts: Sequence[PublicCounts]) -> list[Part]:
         """The parts of the last look at files of these counts."""
@@ -288,9 +291,14 @@ class FinalChecks:
 
         return ChunkFolders(None).chunks(_address(text), Passed, work)
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether a pass is a lift, which has limits."""
+        return any(outer.part is not None for outer in self.plan.outer)
+
     def limits(self, root: Path) -> Passed:
         """Hold the finest counts to the limits of lift passes."""
-        if self.groups is None:
+        if self.groups is None or not self.has_limits:
             return []
         spine = self.hierarchies.spine
         finest = read_histogram(root, spine.geolevels[-1], self.plan.schema, spine)

@@ -104,7 +104,7 @@ def final_checks(root: Path, manifest: Manifest) -> list[str]:
     whole = frozenset(manifest.body.get("intervals", {}).get("tables", ()))
     promises = replace(checks.promises, whole=whole)
     _require_no_other(opened, [*spine.geolevels, *(area.name for area in promises.areas)])
-    return check_release(root, promises) + checks.limits(root)
+    return check_release(root, promises, usable_cores()) + checks.limits(root)
 
 
 def _require_no_other(opened: _Opened, areas: list[str]) -> None:

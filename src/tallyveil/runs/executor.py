@@ -37,14 +37,15 @@ class Chunks(Generic[Result]):
         work: Does the chunk of a number; several calls may run at the same time.
         write: Writes the result of the chunk of a number to a new file.
         read: Reads the result that `write` wrote.
-        is_threaded: Whether a chunk uses several threads itself. A process with threads then does one after the other.
+        at_once: Most chunks that a process with threads does at the same time, where a chunk needs much memory or has
+            threads of its own; None for as many as there are threads.
     """
 
     address: JsonObject
     work: Callable[[int], Result]
     write: Callable[[int, Result, Path], None]
     read: Callable[[Path], Result]
-    is_threaded: bool = False
+    at_once: int | None = None
 
 
 class Workplace(Protocol):
@@ -163,10 +164,11 @@ class Threads:
 
     def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
         """As `Executor.completed`."""
-        if chunks.is_threaded:
+        if chunks.at_once == 1:
             # Lazy: the next chunk begins when the caller has taken the last one, so only one result is held.
             return ((number, chunks.work(number)) for number in numbers)
-        return self.each(chunks.work, numbers)
+        most = self.workers if chunks.at_once is None else min(self.workers, chunks.at_once)
+        return Threads(most).each(chunks.work, numbers)
 
     def each(self, work: Callable[[int], Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
         """As `completed`, for work that only this process does.

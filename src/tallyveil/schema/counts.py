@@ -61,8 +61,8 @@ def row_ranges(offsets: Integers, entries: int = ENTRIES_AT_ONCE) -> Iterator[tu
 class TripletSum:
     """Adds up (row, cell, count) triplets that arrive in pieces. The result has every (row, cell) pair once.
 
-    Pieces may arrive in any order. If they arrive in increasing order of rows, as from a sorted file, no piece is sorted
-    again; the first row of a piece may continue the last row of the piece before.
+    Pieces may arrive in any order. If they arrive in increasing order of rows, as from a sorted file, no piece is
+    sorted again; the first row of a piece may continue the last row of the piece before.
     """
 
     def __init__(self, n_rows: int, n_cells: int) -> None:
@@ -78,7 +78,9 @@ class TripletSum:
         """Add triplets: rows in [0, n_rows), cells in [0, n_cells), integer counts. Pairs may be repeated."""
         if self._ordered and self._parts and len(rows) and int(rows.min()) == self._last[0]:
             begun = self._without_last_row(len(rows))
-            rows, cells, counts = (np.concatenate(pair) for pair in zip(begun, (rows, cells, counts), strict=True))
+            rows, cells, counts = (
+                np.concatenate(pair) for pair in zip(begun, (rows, cells, counts), strict=True)
+            )
         rows, cells, sums = sum_triplets(rows, cells, counts, self._n_cells)
         if len(rows) == 0:
             return

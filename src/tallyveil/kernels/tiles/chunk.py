@@ -209,7 +209,9 @@ def _solve_family(
         for i in range(estimates.shape[1]):
             estimates[c, i] = counts[c, i]
     which = np.arange(begin.size - 1)
-    proved = solve_components(Components(source, order, begin), which, counts, tolerance, estimates, record, kernels)
+    proved = solve_components(
+        Components(source, order, begin), which, counts, tolerance, estimates, record, kernels
+    )
     # All fixed sums once more, in whole numbers and from the counts alone, whatever the steps before have done
     if not proved or not kernels.sums_hold(source.family, counts):
         return UNPROVED

@@ -120,7 +120,9 @@ def solve_family(chunk: TileChunk, tolerance: float, crew: Crew, shared: int = S
             ways = _rounded(team, source, members, tables, x, counts)
             effort[0, FLOWS_AT:] += np.bincount(ways, minlength=EFFORT_SIZE - FLOWS_AT)
             proved &= FAILED not in ways
-        proved &= _solve_small(crew, components, np.flatnonzero(sizes <= shared), counts, tolerance, (gaps[0], effort[0]))
+        proved &= _solve_small(
+            crew, components, np.flatnonzero(sizes <= shared), counts, tolerance, (gaps[0], effort[0])
+        )
         if not proved or not kernels.sums_hold(source.family, counts):
             ended = UNPROVED
         else:
@@ -225,7 +227,9 @@ class _Team:
         def factored_blocks(
             tables: Tables, face: TableFace, easing: Floats, share: Floats, _: Strip
         ) -> list[ChildBlocks]:
-            return self.crew.each(lambda strip: parts.factored_blocks(tables, face, easing, share, strip), strips)
+            return self.crew.each(
+                lambda strip: parts.factored_blocks(tables, face, easing, share, strip), strips
+            )
 
         def apply_blocks(
             tables: Tables,

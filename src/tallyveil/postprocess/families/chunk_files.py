@@ -96,12 +96,12 @@ class ChunkFolders:
         kind: type[Result],
         work: Callable[[int], Result],
         *,
-        is_threaded: bool = False,
+        at_once: int | None = None,
     ) -> Chunks[Result]:
         """The chunks of an address, whose results can be written to archives, with the files of the release.
 
         Args:
-            address, work, is_threaded: As in `Chunks`.
+            address, work, at_once: As in `Chunks`.
             kind: Type of the results, as `content_of` takes it.
         """
 
@@ -117,4 +117,4 @@ class ChunkFolders:
                 extract_files(path, self.release)
             return content_of(kind, read_archive(path))
 
-        return Chunks(address, work, write, read, is_threaded)
+        return Chunks(address, work, write, read, at_once)

@@ -252,7 +252,7 @@ class IntervalWork:
 
     def chunks(self, address: JsonObject) -> Chunks[list[Tally]]:
         """The work; there is only one."""
-        return self.folders.chunks(address, list[Tally], self._tallies, is_threaded=True)
+        return self.folders.chunks(address, list[Tally], self._tallies, at_once=1)
 
     def _tallies(self, number: int) -> list[Tally]:
         piece = self.pieces[number]
