@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,8 +81,13 @@ def read_records(
     problems = _Problems(path, geocode, count, columns, schema, spine, numbers, repeated or {})
     if household is not None:
         problems.derived_from = {name: member.column for name, member in household.value}
-    for _, rows, cells, persons in _sound_batches(problems, missing or {}, form, household=household):
-        total.add(rows, cells, persons)
+    # A batch is added up while the next one is read. Each waits for the one before, so that few are held.
+    with ThreadPoolExecutor(1) as adder:
+        added = adder.submit(lambda: None)
+        for _, rows, cells, persons in _sound_batches(problems, missing or {}, form, household=household):
+            added.result()
+            added = adder.submit(total.add, rows, cells, persons)
+        added.result()
     logger.info("records read and valid")
     return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
 

@@ -239,12 +239,14 @@ class Schema:
 
     def _possible(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
         possible = np.ones(wanted.shape, dtype=np.bool_)
+        codes: dict[int, NDArray[np.int64]] = {}  # of the attributes that zeros name: one division for each
         for zero in self.structural_zeros:
             # A cell is in a zero if its level is in every one of the zero's level sets.
             barred = np.ones(wanted.shape, dtype=np.bool_)
             for axis, levels in self._barred_levels(zero):
-                stride = math.prod(self.shape[axis + 1 :])
-                barred &= levels[wanted // stride % levels.size]
+                if axis not in codes:
+                    codes[axis] = wanted // math.prod(self.shape[axis + 1 :]) % levels.size
+                barred &= levels[codes[axis]]
             possible &= ~barred
         return possible
 
