@@ -27,7 +27,7 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.other_releases import summed_to_root
-from tallyveil.postprocess.passes.groups import FixedGroups, in_groups
+from tallyveil.postprocess.passes.groups import FixedGroups, PassGroupCounts
 from tallyveil.postprocess.passes.whole_cells import Choice, digest_of_counts
 from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
 from tallyveil.schema.nested_queries import common_groups, meet, representative_cells
@@ -142,7 +142,7 @@ class ClassDivision:
         self._refuse_incomplete(both)
         # The seed is a digest of published counts: the draw is public, and the same whoever repeats it.
         choice = Choice.of(self.query, self.table.query, digest_of_counts(self.exact))
-        total = TripletSum(self.exact.n_geounits, self.schema.size)
+        total = TripletSum(self.exact.n_geounits, both.size)
         kind_cells = self.kind_cells
         for start, stop in row_ranges(self.exact.offsets, GEOUNITS_DIVIDED_AT_ONCE):
             counts = self.by_facilities(start, self.limits(start, stop))
@@ -152,11 +152,13 @@ class ClassDivision:
             rows, kinds = np.nonzero(counts)
             of_kinds = rows, kind_cells[kinds], counts[rows, kinds]
             rows, cells, records = choice.cells(self.exact.rows(start, stop), of_kinds, start, stop - start)
-            total.add(start + rows, representative_cells(both, both.answers_of(cells)), records)
+            total.add(start + rows, both.answers_of(cells), records)
+        # Groups in the place of cells. Summed up from the finest, so that children always add up to their parents.
         finest = PublicCounts(self.exact.geolevel, *total.finish())
-        # Summed up from the finest, so that children always add up to their parents in every group.
-        levels = summed_to_root(finest, self.spine, self.schema.size)
-        return FixedGroups((both,), tuple(in_groups((both,), level_counts) for level_counts in levels))
+        levels = summed_to_root(finest, self.spine, both.size)
+        return FixedGroups(
+            (both,), tuple(PassGroupCounts(level.offsets, level.cells, level.counts) for level in levels)
+        )
 
     def _refuse_bounded(self, held: Integers, low: Integers, high: Integers) -> None:
         """Refuse finite upper bounds above the lower ones where several kinds of a class may have more records."""
