@@ -514,17 +514,17 @@ def warn_small_machine(resources: Resources, memory: int | None = None) -> str |
     )
 
 
-def refuse_small_disk(plan: ReleasePlan, spine: Spine, out: Path) -> None:
+def refuse_small_disk(resources: Resources, out: Path) -> None:
     """Refuse a disk that is too small for the release.
 
-    The needed space is predicted from the plan and the geography alone, with forty people for each finest geounit.
-
+    Args:
+        resources: The prediction for the plan and the geography alone, with the usual number of people.
+        out: Folder of the release.
     Raises:
         StoreError: the free space is less than the predicted size of the release.
     """
     # Predicted for the folder as it will be, with intervals and microdata if the plan asks for them.
-    wanted = predict(plan, sizes_of_spine(spine)).disk
-    free = free_disk(out)
+    wanted, free = resources.disk, free_disk(out)
     if free < wanted:
         raise StoreError(
             f"the disk on which {out} would be written has {free >> 20} MiB free, and this release needs about "

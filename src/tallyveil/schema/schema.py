@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -118,6 +118,8 @@ class Schema:
     recodes: tuple[Recode, ...] = ()
     structural_zeros: tuple[StructuralZero, ...] = ()
     unit: Unit = PERSON
+    # Queries that were read. A small release reads each of its queries some forty times.
+    _queries: dict[str, QueryGroup] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         where = f"schema {self.name!r}"
@@ -295,10 +297,12 @@ class Schema:
         Raises:
             SchemaError: a name is unknown, or two factors belong to the same attribute.
         """
-        asked = self._asked_factors(spec)
-        return QueryGroup(
-            spec, tuple(asked.get(attribute.name) or _sum_out(attribute) for attribute in self.attributes)
-        )
+        query = self._queries.get(spec)
+        if query is None:
+            asked = self._asked_factors(spec)
+            factors = tuple(asked.get(attribute.name) or _sum_out(attribute) for attribute in self.attributes)
+            query = self._queries[spec] = QueryGroup(spec, factors)
+        return query
 
     def known_query(self, spec: str) -> QueryGroup | None:
         """The query of a specification, as in `query`; None if the schema has no such query."""

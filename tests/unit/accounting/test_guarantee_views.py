@@ -2,14 +2,11 @@
 
 import subprocess
 import sys
-
-import matplotlib
-
-matplotlib.use("agg")
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from tallyveil.accounting import (
     DiscreteGaussian,
@@ -22,6 +19,17 @@ from tallyveil.accounting import (
 )
 
 EVENTS = (DiscreteGaussian(8, multiplicity=2), DiscreteGaussian(3), DiscreteLaplace(3))
+
+
+@pytest.fixture
+def new_axes() -> Callable[[], Any]:
+    """Makes empty axes. matplotlib is imported here, so that it is not by every worker that reads this file."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib.figure import Figure
+
+    return lambda: Figure().subplots()
 
 
 def test_the_lines_of_a_guarantee() -> None:
@@ -48,14 +56,14 @@ def test_nothing_is_computed_to_show_a_guarantee(monkeypatch: pytest.MonkeyPatch
     assert "DiscreteLaplace" in repr(found) + found._repr_html_()
 
 
-def test_the_drawn_curves_are_the_certified_ends() -> None:
+def test_the_drawn_curves_are_the_certified_ends(new_axes: Callable[[], Any]) -> None:
     found = compose(DiscreteGaussian(8), neighbours="bounded")
-    axes = Figure().subplots()
+    axes = new_axes()
     assert found.plot_tradeoff(axes) is axes
     alphas, betas = axes.lines[0].get_xydata().T
     assert (alphas[0], alphas[-1]) == (0, 1)
     assert betas[50] == found.beta(float(alphas[50])).lower
-    axes = Figure().subplots()
+    axes = new_axes()
     found.plot_profile(ax=axes)
     epsilons, deltas = axes.lines[0].get_xydata().T
     assert deltas[30] == pytest.approx(found.delta(float(epsilons[30])).upper, rel=1e-10)
@@ -63,13 +71,14 @@ def test_the_drawn_curves_are_the_certified_ends() -> None:
     assert axes.get_yscale() == "log"
 
 
-def test_a_guarantee_of_nothing_and_one_without_gaussian_noise_are_drawn() -> None:
+def test_a_guarantee_of_nothing_and_one_without_gaussian_noise_are_drawn(new_axes: Callable[[], Any]) -> None:
     for events in ((), (DiscreteLaplace(3),)):
         found = compose(*events, neighbours="unbounded")
-        found.plot_profile(Figure().subplots())
-        found.plot_tradeoff(Figure().subplots())
+        found.plot_profile(new_axes())
+        found.plot_tradeoff(new_axes())
 
 
+@pytest.mark.usefixtures("new_axes")
 def test_without_axes_the_current_ones_are_taken() -> None:
     from matplotlib import pyplot
 

@@ -19,12 +19,12 @@ def test_the_space_of_the_nearest_folder_that_is_there(tmp_path):
 def test_a_release_needs_what_is_predicted_and_no_byte_more(small_release, tmp_path, monkeypatch, more):
     plan = load_plan(small_release)
     spine = read_spine(plan.geography)
-    wanted = predict(plan, sizes_of_spine(spine)).disk
-    monkeypatch.setattr(resources, "free_disk", lambda out: wanted + more)
+    wanted = predict(plan, sizes_of_spine(spine))
+    monkeypatch.setattr(resources, "free_disk", lambda out: wanted.disk + more)
     if more >= 0:
-        refuse_small_disk(plan, spine, tmp_path)
+        refuse_small_disk(wanted, tmp_path)
         return
     with pytest.raises(StoreError, match="MiB free") as caught:
-        refuse_small_disk(plan, spine, tmp_path)
+        refuse_small_disk(wanted, tmp_path)
     assert caught.value.code == "disk-full"
     assert "Nothing was spent" in str(caught.value)

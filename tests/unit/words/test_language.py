@@ -60,15 +60,18 @@ def _said_in_pages() -> Iterator[str]:
             yield "".join(ast.literal_eval(part) for part in re.findall(LITERAL, match[1]))
 
 
-SAID = {*_said_in_python(), *_said_in_templates(), *_said_in_pages()}
+@pytest.fixture(scope="module")
+def said() -> set[str]:
+    """Every sentence. The sources are read by the worker that runs a test with it, and by no other."""
+    return {*_said_in_python(), *_said_in_templates(), *_said_in_pages()}
 
 
 @pytest.mark.parametrize("tag", [tag for tag in TAGS if tag != ENGLISH.tag])
-def test_every_sentence_has_each_language(tag):
+def test_every_sentence_has_each_language(said, tag):
     sentences = sentences_of(tag)
-    assert len(SAID) > 200
-    assert sorted(SAID - sentences.keys()) == [], "not translated"
-    assert sorted(sentences.keys() - SAID) == [], "said nowhere"
+    assert len(said) > 200
+    assert sorted(said - sentences.keys()) == [], "not translated"
+    assert sorted(sentences.keys() - said) == [], "said nowhere"
     for sentence, translation in sentences.items():
         assert translation.strip(), sentence
         # The same values stand in both, and the same markup.

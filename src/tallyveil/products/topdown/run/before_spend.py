@@ -57,10 +57,10 @@ def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) 
     # A run that has begun may have spent. To refuse it now would lose what was paid for.
     if folder_state(out) is not FolderState.ABSENT:
         return
-    refuse_small_disk(plan, spine, out)
-    wanted = predict(plan, sizes_of_spine(spine, people))
     # The usual number of records was compared with this machine before the records were opened, with a warning only.
     usual = predict(plan, sizes_of_spine(spine))
+    refuse_small_disk(usual, out)
+    wanted = predict(plan, sizes_of_spine(spine, people))
     if wanted.disk > free_disk(out):
         raise StoreError(
             f"the disk on which {out} would be written has too little free space for a release of this many records. "
