@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import matplotlib as mpl
-
 import tallyveil
 from tallyveil.report.figure import house_style
 
@@ -15,6 +13,8 @@ def test_only_the_house_style_sets_matplotlib():
 
 
 def test_settings_of_a_user_neither_enter_nor_are_lost():
+    import matplotlib as mpl  # here, so that it is not imported by every worker that reads this file
+
     with mpl.rc_context({"font.size": 31.0, "lines.linewidth": 9.0}):
         with house_style("figure"):
             assert mpl.rcParams["font.size"] == 10.5
