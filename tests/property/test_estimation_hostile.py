@@ -24,6 +24,7 @@ from tallyveil.kernels.family.solver import solve_pass
 
 SEEDS = range(50)
 LONGEST_SECONDS = 20.0
+"""Of the processor."""
 
 
 def measured(rng, name, labels, truth, variance):
@@ -240,9 +241,9 @@ NO_ORACLE = (0, 6, 7)
 def test_hostile_families_are_certified_and_right(kind, first):
     for seed in SEEDS[first::3]:
         problem = kind(np.random.default_rng([31, seed]))
-        begin = time.perf_counter()
+        begin = time.process_time()
         answer = solve_passes(problem, problem.allowed())
-        assert time.perf_counter() - begin < LONGEST_SECONDS
+        assert time.process_time() - begin < LONGEST_SECONDS
         assert answer.status.certified
         assert answer.residual_persons <= 1e-7
         oracle, residual = solve_passes_in_numpy(problem)
@@ -288,10 +289,10 @@ def test_hostile_families_keep_their_constraints_in_whole_numbers(kind):
 def test_contradictions_are_named(first):
     for seed in range(first, 40, 20):
         problem = contradictory_facilities(np.random.default_rng([31, seed]))
-        begin = time.perf_counter()
+        begin = time.process_time()
         with pytest.raises(ConstraintError, match="'facilities' of child"):
             estimate_family(problem)
-        assert time.perf_counter() - begin < LONGEST_SECONDS
+        assert time.process_time() - begin < LONGEST_SECONDS
 
 
 def test_what_is_not_certified_is_refused(monkeypatch):

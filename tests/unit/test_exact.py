@@ -23,9 +23,9 @@ from tallyveil.exact import (
     ids=lambda text: text[:12],
 )
 def test_what_would_fill_the_memory_or_is_no_number_is_none_at_once(text):
-    started = time.perf_counter()
+    started = time.process_time()
     assert fraction_of(text) is None
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_the_longest_numbers_are_read():
