@@ -10,7 +10,7 @@ every test. What passes here is no proof; `make test` runs all.
 import argparse
 import ast
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -93,15 +93,17 @@ def _module_of(path: str, modules: set[str]) -> str | None:
 @cache
 def _imported(path: str, seen: frozenset[str]) -> frozenset[str]:
     """Modules of the packages, and files of `tests`, that a file of `tests` imports, also through others of `tests`."""
-    names: set[str] = set()
+    names = set(_names(path))
     # Fixtures of `conftest.py` are no imports, but what they import is used through them.
-    words = {node.arg for node in _nodes(path) if isinstance(node, ast.arg)} | set(_texts(path))
+    words = {node.arg for node in _nodes(path) if isinstance(node, ast.arg)} | set(_texts(_nodes(path)))
     for folder in Path(path).parents:
         conftest = (folder / "conftest.py").as_posix()
-        if (ROOT / conftest).is_file() and not words.isdisjoint(_fixtures(conftest)):
-            names |= _names(conftest)
-    for name in _names(path):
-        names.add(name)
+        if (ROOT / conftest).is_file():
+            # Fixtures of an inner folder use those of outer ones.
+            for definition in _used_by_fixtures(conftest, words):
+                names |= _names_among(definition)
+                words |= {node.arg for node in definition if isinstance(node, ast.arg)}
+    for name in tuple(names):
         helper = name.replace(".", "/") + ".py"
         if name.startswith("tests.") and (ROOT / helper).is_file() and helper not in seen:
             names |= {helper, *_imported(helper, seen | {path, helper})}
@@ -113,39 +115,69 @@ def _nodes(path: str) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))))
 
 
-@cache
-def _fixtures(path: str) -> frozenset[str]:
-    functions = (node for node in _nodes(path) if isinstance(node, ast.FunctionDef))
-    return frozenset(
-        function.name
-        for function in functions
-        if any("fixture" in ast.unparse(decorator) for decorator in function.decorator_list)
+def _used_by_fixtures(conftest: str, words: Set[str]) -> list[tuple[ast.AST, ...]]:
+    """The definitions of the fixtures that are among some words, and of what these use of their file."""
+    definitions = _definitions(conftest)
+    used = pending = {name for name in words & definitions.keys() if _is_fixture(definitions[name])}
+    while pending:
+        nodes = [node for name in pending for node in definitions[name]]
+        called = {node.id for node in nodes if isinstance(node, ast.Name)}
+        called |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        pending = (called & definitions.keys()) - used
+        used = used | pending
+    return [definitions[name] for name in used]
+
+
+def _is_fixture(definition: tuple[ast.AST, ...]) -> bool:
+    function = definition[0]
+    return isinstance(function, ast.FunctionDef) and any(
+        "fixture" in ast.unparse(decorator) for decorator in function.decorator_list
     )
 
 
-def _texts(path: str) -> Iterator[str]:
-    for node in _nodes(path):
+@cache
+def _definitions(path: str) -> dict[str, tuple[ast.AST, ...]]:
+    """The nodes of the function, class, import or assignment that gives each name of a file its meaning."""
+    definitions: dict[str, tuple[ast.AST, ...]] = {}
+    for statement in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            names = [statement.name]
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            names = [name.asname or name.name.partition(".")[0] for name in statement.names]
+        else:
+            stores = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+            names = [node.id for node in stores if isinstance(node.ctx, ast.Store)]
+        definitions |= dict.fromkeys(names, tuple(ast.walk(statement)))
+    return definitions
+
+
+def _texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
 @cache
 def _names(path: str) -> frozenset[str]:
+    return frozenset(_names_among(_nodes(path)))
+
+
+def _names_among(nodes: Collection[ast.AST]) -> set[str]:
     """Every name that may be a module; texts too, since some modules are patched or started by their names."""
     names: set[str] = set()
-    for node in _nodes(path):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
-    for text in _texts(path):
+    for text in _texts(nodes):
         if text.startswith(PACKAGES):
             names.add(text)
         elif "." in text and "\n" not in text:
             names.add(text.rpartition("/")[2])
         if text == "tallyveil":  # the command, or `python -m tallyveil`
             names.add("tallyveil.cli.main")
-    return frozenset(names)
+    return names
 
 
 if __name__ == "__main__":

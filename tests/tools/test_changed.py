@@ -17,6 +17,7 @@ from tests.changed import ROOT, changed_files, concerned
         ("src/tallyveil_studies/exhibit.py", "tests/unit/studies/test_safetab.py"),
         ("src/tallyveil/report/templates/page.html.j2", "tests/unit/report/test_style.py"),
         ("tests/outer_worlds.py", "tests/unit/postprocess/passes/test_families.py"),
+        ("tests/windows.py", "tests/unit/storage/test_system.py"),
         ("tests/unit/test_exact.py", "tests/unit/test_exact.py"),
         ("README.md", "tests/architecture"),
     ],
