@@ -140,12 +140,14 @@ def peer(events: tuple[PrivacyEvent, ...]) -> dict[str, Any]:
                     pessimistic_estimate=pessimistic,
                     value_discretization_interval=PEER_INTERVAL,
                 )
-            else:
+            elif isinstance(event, DiscreteLaplace):
                 answer = privacy_loss_distribution.from_discrete_laplace_mechanism(
                     1 / float(event.scale),
                     pessimistic_estimate=pessimistic,
                     value_discretization_interval=PEER_INTERVAL,
                 )
+            else:
+                raise TypeError(f"dp_accounting is compared for discrete noise alone, not for {event!r}")
             part = answer.self_compose(event.multiplicity)
             total = part if total is None else total.compose(part)
         bounds.append(total.get_epsilon_for_delta(1e-10))

@@ -71,6 +71,7 @@ from tallyveil.accounting import (
     WorstEvent,
     compose,
 )
+from tallyveil.accounting.events import Sample, Sampleable
 from tallyveil.errors import TallyveilError
 
 MOST_ATOMS = 1 << 15  # losses of a table
@@ -88,6 +89,8 @@ MOST_MEMORY = 4 << 30
 
 Atoms = list[tuple[arb, arb]]
 Known = TypeVar("Known")
+Finite = RandomizedResponse | DiscreteLaplace
+"""Events whose losses have few values."""
 
 UNKNOWN = arb(0).union(arb(1))
 GIVEN_UP = "given up", UNKNOWN
@@ -113,13 +116,12 @@ def drawn(draw: random.Random) -> tuple[str, tuple[PrivacyEvent, ...], Fraction]
     def loss() -> Fraction:
         return log_uniform(size / 3, size * 3)
 
-    def finite() -> PrivacyEvent:
-        return draw.choice(
-            [
-                lambda: RandomizedResponse(loss(), draw.choice([2, 3, 10]), draw.choice([1, 1, 2])),
-                lambda: DiscreteLaplace(rounded(1 / size), draw.choice([1, 2]), draw.choice([1, 2])),
-            ]
-        )()
+    def finite() -> Finite:
+        choices: list[Callable[[], Finite]] = [
+            lambda: RandomizedResponse(loss(), draw.choice([2, 3, 10]), draw.choice([1, 1, 2])),
+            lambda: DiscreteLaplace(rounded(1 / size), draw.choice([1, 2]), draw.choice([1, 2])),
+        ]
+        return draw.choice(choices)()
 
     def noise() -> Fraction:
         return rounded(float(log_uniform(0.5, 3)) / usual**2)
@@ -186,9 +188,15 @@ def drawn(draw: random.Random) -> tuple[str, tuple[PrivacyEvent, ...], Fraction]
     return neighbours, tuple(chosen), delta
 
 
-def finite_one(event: PrivacyEvent) -> Any:
+def finite_one(event: Finite) -> Finite:
     """One answer of an event."""
-    return replace(event, multiplicity=1)  # type: ignore[type-var]
+    return replace(event, multiplicity=1)
+
+
+def portion(part: PrivacyEvent, number: int, of: int) -> PrivacyEvent:
+    """A part of a parallel event with so many of `of` equal portions of its answers."""
+    assert isinstance(part, Sampleable)
+    return replace(part, multiplicity=number * part.multiplicity // of)
 
 
 def ways_of(events: tuple[PrivacyEvent, ...], bounded: bool) -> list[list[PrivacyEvent]]:
@@ -206,11 +214,7 @@ def ways_of(events: tuple[PrivacyEvent, ...], bounded: bool) -> list[list[Privac
                 # Halves of the parts that a record leaves or enters; all multiplicities here are even.
                 halves, times = (2, 2 * degree) if bounded else (1, degree)
                 options = [
-                    [
-                        replace(part, multiplicity=n * part.multiplicity // halves)
-                        for part, n in zip(parts, picks, strict=True)
-                        if n
-                    ]  # type: ignore[union-attr, type-var]
+                    [portion(part, n, halves) for part, n in zip(parts, picks, strict=True) if n]
                     for picks in ((n, times - n) for n in range(times + 1))
                 ]
             case InvariantEvent():
@@ -515,7 +519,8 @@ def transform(event: PrivacyEvent, z: Any, added: bool) -> Any:
             shares = [(0.0, 1 - q), (1.0, q)]
             return mixture_transform(shares, 1 / float(event.event.mu_squared), z, added)
         case _:
-            atoms = atoms_of(finite_one(event), added, 1e-300, PRECISIONS[0])
+            assert isinstance(event, Sampleable | Sample)
+            atoms = atoms_of(replace(event, multiplicity=1), added, 1e-300, PRECISIONS[0])
             assert atoms is not None
             return sum(float(mass) * np.exp(z * float(loss)) for loss, mass in atoms)
 

@@ -149,7 +149,7 @@ def summarise(world: World, found: dict[str, list[Errors]]) -> list[dict[str, ob
     return rows
 
 
-def show(rows: list[dict[str, object]]) -> None:
+def show(rows: list[dict[str, Any]]) -> None:
     """The table, and how the first method stands beside the study."""
     head = f"{'method':<22} {'|total|':>10} {'s.e.':>7} {'bias':>10} {'s.e.':>7} {'cells L1':>10} {'crossed L1':>10}"
     before = None

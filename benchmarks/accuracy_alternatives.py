@@ -116,7 +116,8 @@ def errors_of(world: World, error: sparse.csr_matrix) -> tuple[np.ndarray, np.nd
     """Error of totals, L1 of cells and of crossed answers, from the errors of cells; one a geounit."""
     total, cells = error.sum(axis=1), abs(error).sum(axis=1)
     crossed = abs(error @ world.crossed).sum(axis=1)
-    return tuple(np.asarray(one).reshape(-1) for one in (total, cells, crossed))
+    total, cells, crossed = (np.asarray(sums).reshape(-1) for sums in (total, cells, crossed))
+    return total, cells, crossed
 
 
 @dataclass(frozen=True)

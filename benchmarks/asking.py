@@ -15,6 +15,7 @@ import argparse
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -70,7 +71,7 @@ def from_release(folder: Path) -> None:
         question = Question((spine.geolevels[level], attribute))
         timed(
             f"{attribute} by {question.by[0]}",
-            lambda q=question: answer_question(folder, q, terms=Terms(workers=1)),
+            partial(answer_question, folder, question, terms=Terms(workers=1)),
         )
 
 

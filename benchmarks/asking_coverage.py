@@ -21,6 +21,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +157,11 @@ def index(kind: str, parts: np.ndarray) -> np.ndarray:
     return np.array([plain_index(kind, units) for units in by_tract(parts)])
 
 
+def across_tracts(kind: str, world: World) -> np.ndarray:
+    """An index of the origins of each county across its tracts."""
+    return index(kind, world.tracts.sum(axis=(1, 2)))
+
+
 def shares(world: World) -> np.ndarray:
     """Shares of origins in the women of tracts."""
     women = world.tracts[:, :, 0].sum(axis=1)
@@ -197,7 +203,7 @@ KINDS: dict[str, tuple[dict[str, object], Callable[[World], np.ndarray]]] = {
     **{
         f"{kind} across tracts": (
             {"question": f"{kind} of origin by County across Tract"},
-            lambda w, kind=kind: index(kind, w.tracts.sum(axis=(1, 2))),
+            partial(across_tracts, kind),
         )
         for kind in ("dissimilarity", "gini", "theil")
     },

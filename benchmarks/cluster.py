@@ -135,7 +135,11 @@ class Watched:
     def is_remote(self) -> bool:
         return self._executor.is_remote
 
-    def serve(self, site: Site) -> None:
+    @property
+    def threads(self) -> int:
+        return self._executor.threads
+
+    def serve(self, site: Callable[[], Site]) -> None:
         self._executor.serve(site)
 
     def share(self, name: str, write: Callable[[Path], None]) -> None:

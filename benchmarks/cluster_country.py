@@ -56,19 +56,24 @@ def country(counties: Path, *, groups: bool, state: str | None = None, seed: int
     block_groups = people[of_county] * shares / np.bincount(of_county, shares)[of_county]
     sizes = generator.lognormal(0, SPREAD_OF_BLOCKS, n_block_groups)
     block = np.repeat(np.arange(n_block_groups), _scaled(sizes, n_blocks))
-    tracts = np.bincount(tract, block_groups)
+    tracts = _sums(tract, block_groups)
     n_states = int(of_county_state.max()) + 1
-    of_states = Geolevel("State", np.bincount(of_county_state, people), np.zeros(n_states, dtype=np.int64))
+    of_states = Geolevel("State", _sums(of_county_state, people), np.zeros(n_states, dtype=np.int64))
     root = [] if state else [Geolevel("US", np.array([people.sum()]), np.zeros(1, dtype=np.int64))]
     levels = [*root, of_states, Geolevel("County", people, of_county_state)]
     if groups:
         group, above = _groups(county)
-        levels.append(Geolevel("Tract_Group", np.bincount(group, tracts), above))
+        levels.append(Geolevel("Tract_Group", _sums(group, tracts), above))
         levels.append(Geolevel("Tract", tracts, group))
     else:
         levels.append(Geolevel("Tract", tracts, county))
     nobody_knows = np.zeros(n_blocks)  # the people of blocks are not needed
     return [*levels, Geolevel("Block_Group", block_groups, tract), Geolevel("Block", nobody_knows, block)]
+
+
+def _sums(parent: Integers, people: Floats) -> Floats:
+    """The people of each parent."""
+    return np.bincount(parent, people).astype(np.float64)
 
 
 def _divided(people: Floats, number: int) -> Integers:
@@ -107,7 +112,7 @@ def supports(runs: Sequence[Run], number: int, people: Floats) -> Integers:
     bins = np.round(x * 2).astype(int)
     at = np.array([(x[bins == one].mean(), y[bins == one].mean()) for one in np.unique(bins)])
     top = at[at[:, 0] > at[-1, 0] - math.log(100)]
-    slope = np.polyfit(*top.T, 1)[0]
+    slope = np.polyfit(top[:, 0], top[:, 1], 1)[0]
     wanted = np.log(np.maximum(people, 1))
     found = np.interp(wanted, *at.T) + slope * np.maximum(0, wanted - at[-1, 0])
     plan = runs[0].plan

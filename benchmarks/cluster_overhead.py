@@ -34,7 +34,7 @@ class Tiny:
     """What a worker process opens: chunks that make a result of `RESULT_BYTES` bytes."""
 
     def chunks(self, address: JsonObject) -> Chunks[bytes]:
-        def write(result: bytes, path: Path) -> None:
+        def write(number: int, result: bytes, path: Path) -> None:
             path.write_bytes(result)
 
         return Chunks(address, lambda number: bytes([number % 256]) * RESULT_BYTES, write, Path.read_bytes)
@@ -67,7 +67,8 @@ def overhead(folder: Path, workers: int, n_chunks: int) -> Overhead:
 
     begun = time.perf_counter()
     with Cluster(ClusterSettings(workers=workers), told).begin(folder) as executor:
-        executor.serve(Site(f"{open_tiny.__module__}:{open_tiny.__name__}", {}, bytes(32), bytes(32)))
+        site = Site(f"{open_tiny.__module__}:{open_tiny.__name__}", {}, bytes(32), bytes(32))
+        executor.serve(lambda: site)
         start = time.perf_counter() - begun
         warm(executor, 4 * workers)
         inside.clear()

@@ -214,7 +214,7 @@ def nonlinear(release: FinishedRelease, sampled: Sampled, truth: np.ndarray) -> 
             drawn_values = [statistics(races[i][here], ages[i][here, 0]) for i in range(len(states))]
             for name, value in statistics(true_races[here], true_ages[here, 0]).items():
                 values = np.array([each[name] for each in drawn_values])
-                held_of.setdefault(name, []).append(bool(interval_holds(values, np.float64(value))))
+                held_of.setdefault(name, []).append(bool(interval_holds(values, np.asarray(value))))
         for name, of_counties in held_of.items():
             print(f"{geolevel}: {name} held {sum(of_counties)} of {len(of_counties)} counties")
 

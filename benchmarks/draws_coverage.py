@@ -33,7 +33,7 @@ def main() -> None:
     for geolevel in geolevels[1 : geolevels.index(draws.description["geolevel"]) + 1]:
         for query in plan["tables"]:
             drawn, published = draws.table(geolevel, query, level=level), release.table(geolevel, query)
-            digits = drawn["geocode"].str.len_chars().max()
+            digits = drawn.select(pl.col("geocode").str.len_chars().max()).item()
             keys = [name for name in drawn.columns if name in true.columns]
             sums = (
                 true.with_columns(pl.col("geocode").str.slice(0, digits))
@@ -53,18 +53,23 @@ def main() -> None:
                 .sort("true")
             )
             errors = {
-                "draws": (drawn["mean"] - drawn["true"]).abs().mean(),
-                "published": (published["count"] - published["true"]).abs().mean(),
-                "estimate": (published["estimate"] - published["true"]).abs().mean(),
+                "draws": mean_of((drawn["mean"] - drawn["true"]).abs()),
+                "published": mean_of((published["count"] - published["true"]).abs()),
+                "estimate": mean_of((published["estimate"] - published["true"]).abs()),
             }
-            widths = [(frame["upper"] - frame["lower"]).mean() for frame in (drawn, published)]
+            widths = [mean_of(frame["upper"] - frame["lower"]) for frame in (drawn, published)]
             print(
-                f"{geolevel} {query}: {drawn.height:,} counts; draws hold {holds(drawn).mean():.3f}, unbiased "
-                f"{holds(published).mean():.3f}; widths {widths[0]:.1f} and {widths[1]:.1f}; errors "
+                f"{geolevel} {query}: {drawn.height:,} counts; draws hold {mean_of(holds(drawn)):.3f}, unbiased "
+                f"{mean_of(holds(published)):.3f}; widths {widths[0]:.1f} and {widths[1]:.1f}; errors "
                 + ", ".join(f"{name} {error:.2f}" for name, error in errors.items())
                 + f"; by true count {classes.rows()}"
             )
     indices(draws, true, geolevels, level)
+
+
+def mean_of(numbers: pl.Series) -> float:
+    """The mean of all numbers that are there."""
+    return float(numbers.to_frame().mean().item())
 
 
 def indices(draws: tallyveil.Draws, true: pl.DataFrame, geolevels: list[str], level: float) -> None:
@@ -90,7 +95,7 @@ def indices(draws: tallyveil.Draws, true: pl.DataFrame, geolevels: list[str], le
                 )
                 exact = rows.join(sums, on=["geocode", attribute], how="left", maintain_order="left")
                 value = plain_index(kind, exact["count"].fill_null(0).to_numpy().reshape(-1, n_groups))
-                held, all_of_them = held + (low <= value <= high), all_of_them + 1
+                held, all_of_them = held + bool(low <= value <= high), all_of_them + 1
                 print(
                     f"{kind} of {attribute}, {code} across {part}: true {value:.4f}, draws {np.mean(each):.4f}"
                 )

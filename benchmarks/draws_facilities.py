@@ -8,6 +8,7 @@ reaches, so that all blocks have one law. Prints errors of the means, and how of
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.counts import LARGEST_INT32
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.synthetic.people import RACES
 
@@ -42,7 +44,7 @@ class Rows:
     def __init__(self, values: dict[tuple[int, str], np.ndarray]) -> None:
         self.values = values
 
-    def rows(self, level: int, queries: list, start: int, stop: int) -> np.ndarray:
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> np.ndarray:
         """Noisy answers of some geounits."""
         return np.concatenate([self.values[level, query.name][start:stop] for query in queries], axis=1)
 

@@ -23,6 +23,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ from tallyveil.estimation.least_squares import SumBounds, constraint_bounds, pas
 from tallyveil.estimation.problem import FamilyProblem
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.polish import FamilyKernels
-from tallyveil.kernels.family.program import PassArrays
-from tallyveil.kernels.family.solver import KERNELS, Answer, solve_pass
+from tallyveil.kernels.family.program import Answer, PassArrays
+from tallyveil.kernels.family.solver import KERNELS, solve_pass
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"
 SAME_PERSONS = 0.01
@@ -216,7 +217,7 @@ def measure_peer(name: str, one: Instance, truth: np.ndarray, rounds: int, limit
         first = time.perf_counter() - start
         if np.isfinite(x).all() and np.abs(one.expand(x) - truth).max() <= SAME_PERSONS:
             repeat = rounds if first < 1.0 else 0
-            return seconds(lambda t=tolerance: PEERS[name](one, t, limit), repeat) if repeat else first
+            return seconds(partial(PEERS[name], one, tolerance, limit), repeat) if repeat else first
         if first >= limit:
             break
     return float("inf")

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -51,7 +51,7 @@ FOUND = {  # by name: the model, and the factor on the live sizes, if they are u
     "double": (VarianceModel.TOP_DOWN, 2.0),
     "least squares": (VarianceModel.LEAST_SQUARES, None),
 }
-RUNS = (
+RUNS: tuple[tuple[Literal["own", "tree"], str], ...] = (
     *(("own", name) for name in ("present", *FOUND)),
     *(("tree", name) for name in ("present", "all cells", "live", "least squares")),
 )
@@ -156,8 +156,7 @@ def measure(
                 for level, item in world.plan.estimation
             )
             plan = replace(
-                world.plan,
-                strategy=chosen[name].strategy,
+                world.plan.with_strategy(chosen[name].strategy),
                 estimation=estimation,
                 measurements="none",
                 microdata=False,

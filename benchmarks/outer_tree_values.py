@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -93,14 +95,11 @@ def values_from_tree() -> Iterator[None]:
     """Releases with outer passes are fitted to values from the tree."""
     original = driver.TreePasses
 
-    def made(**given: object) -> object:
-        return original(**{**given, "source": TreeSource(given["source"], given["allocation"])})
+    def passes(*, source: MeasurementSource, allocation: Allocation, **others: Any) -> driver.TreePasses:
+        return original(source=TreeSource(source, allocation), allocation=allocation, **others)
 
-    driver.TreePasses = made
-    try:
+    with mock.patch.object(driver, "TreePasses", passes):
         yield
-    finally:
-        driver.TreePasses = original
 
 
 def errors(release: Path, key: str, tables: list[str]) -> pl.DataFrame:

@@ -33,6 +33,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import headline
 
@@ -231,10 +232,10 @@ def inside(report: Path, words: list[str]) -> None:
     from tallyveil.cli.start import main
     from tallyveil.runs.observer import Stopwatch
 
-    Stopwatch.stage = meter.staged(Stopwatch.stage)
     sys.argv = ["tallyveil", *words]
     try:
-        main()
+        with mock.patch.object(Stopwatch, "stage", meter.staged(Stopwatch.stage)):
+            main()
     finally:
         meter.read()
         report.write_text(json.dumps(meter.seconds))

@@ -7,11 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from tallyveil.api.beginning import write_country
-from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.estimation.problem import FamilyProblem
-from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
@@ -19,20 +17,25 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families.level import FamilyBuilder, estimate_level
-from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.products.topdown.run.inputs import read_histograms
 from tallyveil.products.topdown.run.preparation import compile_constraints
+from tallyveil.products.topdown.run.public import PublicInputs, read_public
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.schema.counts import PublicCounts
 
 
 @dataclass(frozen=True)
 class Source:
-    """A release's plan, spine, true counts and constraints."""
+    """A release's plan, public inputs, true counts and constraints."""
 
     plan: ReleasePlan
-    spine: Spine
+    public: PublicInputs
     truth: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
+
+    @property
+    def spine(self) -> Spine:
+        return self.public.hierarchies.spine
 
 
 def made_up(counts: Path, seed: int = 1) -> Source:
@@ -40,17 +43,17 @@ def made_up(counts: Path, seed: int = 1) -> Source:
     with tempfile.TemporaryDirectory() as folder:
         write_country(Path(folder), blocks=None, schema="pl94-persons", like=counts, seed=seed)
         plan = load_plan(Path(folder) / "release.toml")
-        spine = read_spine(plan.geography)
-        truth = read_histograms(plan, spine)
-        return Source(plan, spine, truth, compile_constraints(plan, plain_hierarchies(spine), truth))
+        public = read_public(plan)
+        truth = read_histograms(plan, public.hierarchies.spine)
+        constraints = compile_constraints(plan, public.hierarchies, truth, public.bounds)
+        return Source(plan, public, truth, constraints)
 
 
 def families(release: Source, key: str = "benchmark") -> Iterator[FamilyProblem]:
     """Every family of a release that needs solving, in the order of the run."""
-    plan, spine, truth, constraints = release.plan, release.spine, release.truth, release.constraints
-    noise = NoiseSource(insecure_key(key))
-    allocation = allocation_of(plan.strategy, spine, None)
-    source = Measurer(truth, plan.schema, allocation, noise)
+    plan, allocation, constraints = release.plan, release.public.allocation, release.constraints
+    spine = release.spine
+    source = Measurer(release.truth, plan.schema, allocation, NoiseSource(insecure_key(key)))
     above = None
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))

@@ -281,9 +281,9 @@ def show(errors: pl.DataFrame, suppression: pl.DataFrame, runs: int) -> None:
     table = Table(title=f"Totals published below the state over {runs} runs")
     for heading in suppression.columns:
         table.add_column(heading, justify="left" if heading in suppression.columns[:2] else "right")
-    for row in suppression.iter_rows():
+    for values in suppression.iter_rows():
         table.add_row(
-            *(x if isinstance(x, str) else f"{x:,.1f}" if isinstance(x, float) else f"{x:,}" for x in row)
+            *(x if isinstance(x, str) else f"{x:,.1f}" if isinstance(x, float) else f"{x:,}" for x in values)
         )
     console.print(table)
 

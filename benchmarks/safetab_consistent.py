@@ -56,7 +56,7 @@ def main() -> None:
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, float_precision=4):
         print(rules)
         print(errors)
-    after = errors["covered after"].min()
+    after = float(errors.select(pl.col("covered after").min()).item())
     lines = [headline.Headline("consistent intervals", f"at least {after:.2%} covered", "95 %", after / 0.95)]
     headline.write(given.headline, lines)
 
@@ -101,8 +101,8 @@ def measured(inputs: SafetabInputs, folder: Path, runs: int) -> tuple[pl.DataFra
 def broken(t1: pl.DataFrame, t2: pl.DataFrame, inputs: SafetabInputs, iterations: dict) -> int:
     """How many rules the consistent numbers break by more than a millionth of a person."""
     regions = inputs.regions["US"]
-    tables = [table.with_columns(ESTIMATE=pl.col("CONSISTENT").cast(pl.Float64)) for table in (t1, t2)]
-    groups = groups_of(*tables, regions, NOTHING_PUBLISHED)
+    t1, t2 = (table.with_columns(ESTIMATE=pl.col("CONSISTENT").cast(pl.Float64)) for table in (t1, t2))
+    groups = groups_of(t1, t2, regions, NOTHING_PUBLISHED)
     pairs = contained_groups(groups, contained_pairs(iterations))
     return broken_rules(groups, rules_of(groups, nation_sums(groups, regions), pairs), groups.cells)
 

@@ -27,7 +27,7 @@ from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.entities import off_spine_distances, recipe_of
-from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, optimise_spine
+from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, Step, optimise_spine
 from tallyveil.geography.steps import FanOutLimit
 from tallyveil.geography.tables import entities_from_columns
 from tallyveil.schema.presets import load_preset
@@ -137,13 +137,13 @@ def main() -> None:
     report(rows, "entities", clock, cpu)
     print(spine, *families, sep="\n")
     accuracy(rows, spine, families, {"cutoff 12": FanOutLimit(), "cutoff 60": FanOutLimit(cutoff=60)})
-    steps = [
+    steps: list[Step] = [
         BRANCH,
         GroupByMembership(FAMILIES, "Block_Group", "Block"),
         GroupByDistance(FAMILIES, "Tract_Group", "Tract"),
     ]
     shares = {name: Fraction(1, 7) for name in (*GEOLEVELS[:3], "Tract_Group", *GEOLEVELS[3:])}
-    gaining = [*steps[:2], GroupByDistance(FAMILIES, "Tract_Group", "Tract", gains_first=True)]
+    gaining: list[Step] = [*steps[:2], GroupByDistance(FAMILIES, "Tract_Group", "Tract", gains_first=True)]
     spines = {"plain": (spine, np.arange(geography.height))}
     for name, upto in (("AIAN", 1), ("AIAN, block groups", 2), ("AIAN, block groups, tract groups", 3)):
         clock, cpu, made = timed(lambda upto=upto: optimise_spine(spine, families, steps[:upto]))

@@ -225,9 +225,9 @@ def show_distances(folder: Path, names: list[str]) -> list[headline.Headline]:
     ]
 
 
-def ratio(errors: Sequence[float], plain: Sequence[float]) -> float:
+def ratio(errors: Sequence[float] | np.ndarray, plain: Sequence[float] | np.ndarray) -> float:
     """Relative change of a mean error."""
-    return float(np.mean(errors) / max(np.mean(plain), 1e-9)) - 1
+    return float(np.mean(errors)) / max(float(np.mean(plain)), 1e-9) - 1
 
 
 def show(found: dict[str, dict[str, list[float]]], areas: pl.DataFrame) -> None:
@@ -240,8 +240,8 @@ def show(found: dict[str, dict[str, list[float]]], areas: pl.DataFrame) -> None:
         for name in names:
             values, plain = np.array(found[name][kind]), np.array(found[names[0]][kind])
             spread = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
-            change = f" ({ratio(values, plain):+.0%})" if name != names[0] else ""
-            cells.append(f"{values.mean():.2f}{spread}{change}")
+            beside = f" ({ratio(values, plain):+.0%})" if name != names[0] else ""
+            cells.append(f"{values.mean():.2f}{spread}{beside}")
         print(f"| {kind} | {numbers[kind]} | " + " | ".join(cells) + " |")
     for name in names[1:]:
         for kind in sorted(numbers):

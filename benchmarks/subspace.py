@@ -133,12 +133,16 @@ def illinois():
 
 def two_way_tables():
     """Print the time to choose and prepare the sampler of two-way tables, and of a draw."""
-    laws = [GeneralisedLaplace("l1", Fraction(epsilon)) for epsilon in ("1", "1/4", "1/10")]
+    of_l1 = [GeneralisedLaplace("l1", Fraction(epsilon)) for epsilon in ("1", "1/4", "1/10")]
     address = NoiseAddress(NoiseSource(KEY), 2, 0)
-    choose_sampler(lattice_of(margins(4, 4)), laws[0]).sampler.draw(address, range(1))
+    choose_sampler(lattice_of(margins(4, 4)), of_l1[0]).sampler.draw(address, range(1))
     for shape in ((4, 4), (5, 5), (4, 10), (10, 10), (20, 10), (102, 10), (100, 100)):
         lattice = lattice_of(margins(*shape))
-        for law in (*laws, GeneralisedGaussian(Fraction(32))):
+        laws: tuple[GeneralisedLaplace | GeneralisedGaussian, ...] = (
+            *of_l1,
+            GeneralisedGaussian(Fraction(32)),
+        )
+        for law in laws:
             began = time.process_time()
             choice = choose_sampler(lattice, law)
             chosen = time.process_time() - began

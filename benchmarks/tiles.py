@@ -95,10 +95,11 @@ def parent(seed: int, level: str, children: int | None = None) -> TileProblem:
         np.add.at(sums, number, truth.T.astype(float))
         variance = 0.5 / weight if name == "cells" else 1.0 / weight
         noise = np.rint(rng.normal(0.0, variance**0.5, sums.shape))
-        measured.append(MeasuredQuery(name, number, (sums + noise).T, variance))
+        variances = np.full(n_children, variance)
+        measured.append(MeasuredQuery(name, number.astype(np.int32), (sums + noise).T, variances))
     thirds = np.where(age < 18, 0, np.where(age < 30, 1, 2))
     nested = [group * 2 + sex, (group * 2 + sex) * 3 + thirds, np.arange(columns.size)]
-    chain = tuple(np.unique(labels, return_inverse=True)[1] for labels in nested)
+    chain = tuple(np.unique(labels, return_inverse=True)[1].astype(np.int32) for labels in nested)
     names = tuple(str(c) for c in range(n_children))
     return TileProblem(
         f"parent {seed}", level, names, columns, truth.sum(axis=0), group, fixed,

@@ -40,6 +40,7 @@ from scipy import sparse
 from tree_values import DATA, areas_of
 
 from tallyveil.api.beginning import write_country
+from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.estimation.intervals.fit import StoredRows
 from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.spine import Spine
@@ -52,6 +53,7 @@ from tallyveil.postprocess.families.level import FamilyBuilder
 from tallyveil.postprocess.intervals.model import open_release, published_invariants, release_model
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 from tallyveil.products.topdown.run.run import run_release
+from tallyveil.schema.counts import PublicCounts
 
 QUERIES = ("total", "voting_age", "race_ethnicity", "detailed")
 AGES, RACES = 2, 8
@@ -99,7 +101,7 @@ def precisions(plan: ReleasePlan, spine: Spine) -> list[np.ndarray]:
             np.array(of_query[query]) / plan.strategy.law(name, query).variance_float()
             for query in plan.strategy.queries(name)
         )
-        below = 0.0
+        below = np.zeros(4)
         if found:
             below = 1 / np.add.reduceat(1 / found[0], spine.child_offsets[level][:-1], axis=0)
         found.insert(0, np.broadcast_to(own + below, (spine.n_geounits(level), 4)))
@@ -183,7 +185,7 @@ def estimates(plan: ReleasePlan, spine: Spine, folder: Path, key: bytes) -> Iter
     yield "whole tree", cells
 
 
-def dense(counts: object, size: int) -> np.ndarray:
+def dense(counts: ConfidentialHistogram | PublicCounts, size: int) -> np.ndarray:
     """All cells of all geounits."""
     out = np.zeros((counts.n_geounits, size))
     rows, cells, persons = counts.rows(0, counts.n_geounits)

@@ -27,8 +27,10 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -36,9 +38,7 @@ import polars as pl
 from accuracy_alternatives import World, make_world, matrix_of
 from scipy import sparse
 
-from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.measure import Measurer
-from tallyveil.estimation.intervals.algebra import LARGEST_BLOCK
 from tallyveil.files.evaluation import SizeClass, size_classes
 from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.census.block_files import kinds_of_group_quarters
@@ -54,6 +54,7 @@ from tallyveil.postprocess.families.level import FamilyBuilder, estimate_level
 from tallyveil.postprocess.families.tree_values import prepared_sweep, swept_values
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.preparation import compile_constraints
+from tallyveil.products.topdown.run.public import read_public
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
@@ -86,7 +87,7 @@ class Release:
     place: np.ndarray
 
 
-def with_values(plan: ReleasePlan, values: str) -> ReleasePlan:
+def with_values(plan: ReleasePlan, values: Literal["own", "tree"]) -> ReleasePlan:
     """The plan with these values at all geolevels but the finest, without microdata and measurement files."""
     finest = plan.geolevels[-1]
     estimation = tuple(
@@ -203,6 +204,11 @@ Found = dict[Row, dict[str, list[tuple[float, float]]]]
 """By row and way of estimating, error and bias of every key."""
 
 
+def query_by_query() -> AbstractContextManager[object]:
+    """No block of answers is small enough for the sweep with full precision."""
+    return mock.patch.object(tree_values, "LARGEST_BLOCK", 1)
+
+
 def compare(study: Study, release: Release, keys: int, folder: Path) -> tuple[Found, dict[str, list[float]]]:
     """Errors by key, and the seconds of noise, estimation and rounding."""
     found: Found = defaultdict(lambda: defaultdict(list))
@@ -210,12 +216,14 @@ def compare(study: Study, release: Release, keys: int, folder: Path) -> tuple[Fo
     shared = release.plan.measuring_digest()
     for number in range(keys):
         for way in WAYS:
-            tree_values.LARGEST_BLOCK = 1 if way == "query by query" else LARGEST_BLOCK
             plan = with_values(release.plan, "own" if way == "own" else "tree")
             with tempfile.TemporaryDirectory(dir=folder) as place:
                 out = Path(place) / "out"
                 # Noise is bound to the plan, of which the values are a part.
-                with mock.patch.object(ReleasePlan, "measuring_digest", return_value=shared):
+                with (
+                    mock.patch.object(ReleasePlan, "measuring_digest", return_value=shared),
+                    query_by_query() if way == "query by query" else nullcontext(),
+                ):
                     timings = Timings(Path(place) / "timings.jsonl")
                     run_release(plan, out, test_key=insecure_key(f"tree {number}"), observer=timings)
                 lines = map(json.loads, (Path(place) / "timings.jsonl").read_text().splitlines())
@@ -230,9 +238,9 @@ def compare(study: Study, release: Release, keys: int, folder: Path) -> tuple[Fo
 def compare_roots(world: World, keys: int) -> Found:
     """Errors of the root's queries by key, where nothing else is estimated."""
     plan = with_values(world.plan, "tree")
-    hierarchies = read_hierarchies(plan)
-    allocation = allocation_of(plan.strategy, world.spine, hierarchies.shares)
-    constraints = compile_constraints(plan, hierarchies, world.histograms)
+    public = read_public(plan)
+    hierarchies, allocation = public.hierarchies, public.allocation
+    constraints = compile_constraints(plan, hierarchies, world.histograms, public.bounds)
     sweep = prepared_sweep(plan, hierarchies, constraints)
     bounding = with_implied_bounds(constraints, world.spine, plan.schema)
     settings = plan.estimation_of(world.spine.geolevels[0])
@@ -279,7 +287,7 @@ def summary(found: Found) -> list[dict[str, object]]:
     return rows
 
 
-def show(rows: list[dict[str, object]]) -> None:
+def show(rows: list[dict[str, Any]]) -> None:
     """The rows as a table in Markdown."""
     ways = [way for way in WAYS if way in rows[0]]
     heads = [f"{way}: error | bias" for way in ways[:2]] + [f"{way} / own" for way in ways[1:]]
@@ -308,9 +316,7 @@ def main() -> None:
             return
         release = release_of(world, folder / "data", options.entities, options.spine)
         found, seconds = compare(Study(world, options.entities), release, options.keys, folder)
-        made = read_hierarchies(release.plan)
-        allocation = allocation_of(release.plan.strategy, made.spine, made.shares)
-        exact = guarantee_of(release.plan, allocation)["exact"]["epsilon"]["upper"]
+        exact = guarantee_of(release.plan, read_public(release.plan).allocation)["exact"]["epsilon"]["upper"]
     rows = summary(found)
     delta = float(release.plan.delta)
     print(f"{options.spine} spine, {options.keys} keys, exact epsilon {exact:.4f} at delta {delta:g}")

@@ -91,9 +91,9 @@ def made_up(children: int, n_cells: int, number: int, way: str) -> FamilyProblem
     measured = []
     for name, labels in zip(QUERIES, labels_of(support), strict=True):
         _, column = np.unique(labels, return_inverse=True)
-        answers = np.zeros((children, int(column.max()) + 1), np.int64)
+        answers = np.zeros((children, int(column.max()) + 1))
         np.add.at(answers.T, column, truth.T)
-        noise = np.rint(rng.normal(0, 6.0, answers.shape)).astype(np.int64)
+        noise = np.rint(rng.normal(0, 6.0, answers.shape))
         measured.append(
             MeasuredQuery(name, column.astype(np.int32), answers + noise, np.full(children, 36.0))
         )
