@@ -124,9 +124,8 @@ def log_likelihood(problem: PosteriorProblem, counts: Any) -> float:
     answers = problem.kernel.answers
     residual = problem.state(np.asarray(counts, np.int32)).residual
     log_p = 0.0
-    for t, begin in enumerate(answers.begin):
-        end = answers.begin[t + 1] if t + 1 < len(answers.begin) else len(residual)
-        for i, r in enumerate(residual[begin:end]):
+    for t in range(len(answers.size)):
+        for i, r in enumerate(problem.of_table(residual, t).ravel()):
             at = answers.precision_begin[t] + answers.precision_step[t] * (i // answers.size[t])
             w = answers.precision[at]
             log_p -= w * r * r / 2 if answers.gaussian else w * abs(int(r))

@@ -153,8 +153,14 @@ class PosteriorProblem:
         count = np.zeros((self.n_blocks, len(self.step)), np.int32)
         for group in steps.group:
             np.add.at(count.T, group, counts.T)
-        residual = _values(tree, kernel.answers, counts) - kernel.answers.measured
-        limited = _values(tree, kernel.limits, counts)
+        residual = np.zeros_like(kernel.answers.measured)
+        for t, geolevel in enumerate(kernel.answers.geolevel.tolist()):
+            of_table = self.of_table(residual, t)
+            places = kernel.answers.place_of[:, t]
+            answer_of = np.where(places >= 0, places - kernel.answers.offset[t], -1)
+            of_table[:] = _sums(tree, geolevel, answer_of, of_table.shape[1], counts)
+        residual -= kernel.answers.measured
+        limited = _limited(tree, kernel.limits, counts)
         if counts.min(initial=0) < 0 or bool(
             ((limited < kernel.limits.lower) | (limited > kernel.limits.upper)).any()
         ):
@@ -176,7 +182,14 @@ class PosteriorProblem:
             np.empty(WINDOW),
             np.empty((2, 3, len(steps.group))),
             np.empty_like(filled[0]),
+            np.empty((2, len(tree.ancestor)), np.int64),
         )
+
+    def of_table(self, values: Int32s, table: int) -> Int32s:
+        """The part of values, in the order of `State.residual`, that belongs to a table of noisy answers; a view of
+        shape (geounits, answers).
+        """
+        return _of_table(self.kernel.answers, values, table)
 
 
 def bits_of(flags: Bools) -> Words:
@@ -305,41 +318,55 @@ def _tree(
 def _answers(
     spine: Spine, levels: Sequence[LevelModel], rows: AnswerRows, n_cells: int, gaussian: bool
 ) -> tuple[tuple[str, ...], Floats, Answers]:
-    geolevel, queries, n_values = [], [], []
-    precision, precision_step, measured = [], [], []
-    for number in range(spine.finest, -1, -1):
-        level, n_geounits = levels[number], spine.n_geounits(number)
-        for q, query in enumerate(level.measured):
-            of_query = level.precisions[:, q]
-            if not of_query.any():
-                continue
-            geolevel.append(spine.finest - number)
-            queries.append(query)
-            n_values.append(n_geounits * query.size)
-            precision.append(of_query)
-            precision_step.append(int(len(of_query) > 1))
-            values = rows.rows(number, [query], 0, n_geounits)
-            if int(np.abs(values.astype(np.int64)).max(initial=0)) > LARGEST:
-                raise ConfigError(
-                    f"draws cannot be made: a noisy answer of '{query.name}' at {level.geolevel} is beyond "
-                    f"{LARGEST:,}. Use the published counts and intervals.",
-                    code="draws-unsuited",
-                )
-            measured.append(values.astype(np.int32).ravel())
+    tables = [
+        (query, spine.finest - number, levels[number].precisions[:, q])
+        for number in range(spine.finest, -1, -1)
+        for q, query in enumerate(levels[number].measured)
+        if levels[number].precisions[:, q].any()
+    ]
+    geolevels = [geolevel for _, geolevel, _ in tables]
+    width, offset = np.zeros(spine.n_levels, np.int64), []
+    for query, geolevel, _ in tables:
+        offset.append(int(width[geolevel]))
+        width[geolevel] += query.size
+    # Rows of different geounits begin at different places, also where nothing is measured.
+    width = np.maximum(width, 1)
+    answer_of = answer_tables([query for query, _, _ in tables], n_cells).T
+    n_values = [spine.n_geounits(spine.finest - geolevel) * int(n) for geolevel, n in enumerate(width)]
+    precision = [of_table for _, _, of_table in tables]
     precisions = np.concatenate([*precision, np.zeros(0)])
     kernel = Answers(
-        np.array(geolevel, np.int64),
-        answer_tables(queries, n_cells),
-        np.concatenate([*measured, np.zeros(0, np.int32)]),
+        np.ascontiguousarray(np.where(answer_of >= 0, answer_of + np.array(offset, np.int32), np.int32(-1))),
+        np.searchsorted(geolevels, np.arange(spine.n_levels + 1)),
+        np.array(geolevels, np.int64),
+        np.array(offset, np.int64),
+        np.array([query.size for query, _, _ in tables], np.int64),
+        np.zeros(sum(n_values), np.int32),
         _begins(n_values),
-        np.array([query.size for query in queries], np.int64),
+        width,
         inverse_parameters(precisions, gaussian=gaussian),
         _begins([len(part) for part in precision]),
-        np.array(precision_step, np.int64),
+        np.array([int(len(part) > 1) for part in precision], np.int64),
         gaussian,
     )
-    names = tuple(query.name for query in queries)
-    return names, precisions, kernel
+    for t, (query, geolevel, _) in enumerate(tables):
+        number = spine.finest - geolevel
+        values = rows.rows(number, [query], 0, spine.n_geounits(number))
+        if int(np.abs(values.astype(np.int64)).max(initial=0)) > LARGEST:
+            raise ConfigError(
+                f"draws cannot be made: a noisy answer of '{query.name}' at {levels[number].geolevel} is beyond "
+                f"{LARGEST:,}. Use the published counts and intervals.",
+                code="draws-unsuited",
+            )
+        _of_table(kernel, kernel.measured, t)[:] = values
+    return tuple(query.name for query, _, _ in tables), precisions, kernel
+
+
+def _of_table(answers: Answers, values: Int32s, table: int) -> Int32s:
+    geolevel, begin = answers.geolevel[table], answers.offset[table]
+    ends = [*answers.row_begin[1:], len(values)]
+    rows = values[answers.row_begin[geolevel] : ends[geolevel]].reshape(-1, answers.width[geolevel])
+    return rows[:, begin : begin + answers.size[table]]
 
 
 def inverse_parameters(precisions: Floats, *, gaussian: bool) -> Floats:
@@ -429,12 +456,10 @@ def _sparse(spine: Spine, answers: Answers) -> Bools:
     n_geounits = spine.n_geounits(spine.finest - 1)
     least = np.full(n_geounits, np.inf)
     is_sparse = np.zeros(n_geounits, bool)
-    for t in np.flatnonzero((answers.geolevel == 1) & (answers.answer_of >= 0).all(axis=1)):
+    for t in np.flatnonzero((answers.geolevel == 1) & (answers.place_of >= 0).all(axis=0)):
         size, begin = answers.size[t], answers.precision_begin[t]
         precision = answers.precision[begin : begin + 1 + answers.precision_step[t] * (n_geounits - 1)]
-        people = (
-            answers.measured[answers.begin[t] :][: n_geounits * size].reshape(n_geounits, size).sum(axis=1)
-        )
+        people = _of_table(answers, answers.measured, t).sum(axis=1)
         with np.errstate(divide="ignore"):
             variance = np.broadcast_to(size / precision, n_geounits)
         is_sparse = np.where(variance < least, people < SPARSE, is_sparse)
@@ -446,16 +471,22 @@ def _begins(sizes: Sequence[int]) -> Integers:
     return np.cumsum([0, *sizes], dtype=np.int64)[:-1]
 
 
-def _values(tree: Tree, tables: Answers | Limits, counts: Int32s) -> Int32s:
-    """Answers of all tables, in their order."""
-    values = []
-    for geolevel, answer_of, size in zip(tables.geolevel, tables.answer_of, tables.size, strict=True):
-        of_blocks = np.zeros((counts.shape[0], size), np.int64)
-        counted = answer_of >= 0
-        np.add.at(of_blocks.T, answer_of[counted], counts.T[counted])
-        begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
-        values.append(np.add.reduceat(of_blocks, begin[:-1], axis=0).ravel())
-    return np.concatenate([*values, np.zeros(0, np.int64)]).astype(np.int32)
+def _sums(tree: Tree, geolevel: int, answer_of: Int32s, size: int, counts: Int32s) -> Integers:
+    """Answers of the geounits of a geolevel; shape (geounits, size)."""
+    of_blocks = np.zeros((counts.shape[0], size), np.int64)
+    counted = answer_of >= 0
+    np.add.at(of_blocks.T, answer_of[counted], counts.T[counted])
+    begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
+    return np.asarray(np.add.reduceat(of_blocks, begin[:-1], axis=0))
+
+
+def _limited(tree: Tree, limits: Limits, counts: Int32s) -> Int32s:
+    """Values of all limited answers, in their order."""
+    values = [
+        _sums(tree, int(geolevel), answer_of, int(size), counts).ravel()
+        for geolevel, answer_of, size in zip(limits.geolevel, limits.answer_of, limits.size, strict=True)
+    ]
+    return np.concatenate(values).astype(np.int32)
 
 
 def _free(tree: Tree, limits: Limits) -> NDArray[np.bool_]:

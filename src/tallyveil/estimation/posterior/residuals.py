@@ -52,11 +52,10 @@ def squared_residuals(problem: PosteriorProblem, residual: Int32s) -> Floats:
     """
     answers = problem.kernel.answers
     parts = [np.zeros(0)]
-    for t, size in enumerate(answers.size.tolist()):
+    for t in range(len(answers.size)):
         precisions = problem.precisions_of(t)
-        n = _n_geounits(problem, t)
-        squares = residual[answers.begin[t] :][: n * size].reshape(n, size).astype(np.float64) ** 2
-        measured = np.broadcast_to(precisions, n) > 0
+        squares = problem.of_table(residual, t).astype(np.float64) ** 2
+        measured = np.broadcast_to(precisions, len(squares)) > 0
         parts.append((squares * precisions[:, None])[measured].mean(axis=0))
     return np.concatenate(parts)
 

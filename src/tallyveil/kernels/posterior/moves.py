@@ -47,7 +47,7 @@ Where the number of people is not fixed, a move of one place adds or removes k p
 Specification: `tests.oracles.posterior` has the law by enumeration.
 """
 
-from math import frexp, lgamma
+from math import lgamma
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -59,6 +59,7 @@ from tallyveil.arrays import (
     Floats,
     Int32Rows,
     Int32s,
+    IntegerRows,
     Integers,
     WordRows,
     Words,
@@ -82,19 +83,30 @@ LARGE: Final = 1e50
 WORD: Final = 64
 """Bits of a word."""
 
+DE_BRUIJN: Final = np.uint64(0x03F79D71B4CB0A89)
+"""Its highest six bits differ for all shifts by 0 to 63 bits (de Bruijn)."""
+
+NUMBER_OF_BIT: Final = np.argsort([(int(DE_BRUIJN) << i & (1 << 64) - 1) >> 58 for i in range(WORD)])
+"""By how many bits `DE_BRUIJN` is shifted, for each value of its highest six bits."""
+
 NOWHERE: Final = -1
 """As the second block of a move: persons come from nowhere, or go there."""
 
 
 class Answers(NamedTuple):
-    """The noisy answers, one table for each geolevel and query that was measured there, finest geolevel first.
+    """The noisy answers, one table for each geolevel and query that was measured there, finest geolevel first. All
+    answers of a geounit lie side by side in one row, since moves look at them together.
 
     Attributes:
+        place_of: Place in a row of the answer of each table in which each cell counts, -1 if it counts in none; shape
+            (cells, tables).
+        begin: First table of each geolevel, and one entry more at the end.
         geolevel: Row of `Tree.ancestor` of each table.
-        answer_of: Answer of each cell in each table, -1 for a cell that counts in none; shape (tables, cells).
-        measured: The noisy answers, in the order of `State.residual`.
-        begin: Where each table begins in `measured`.
+        offset: Place of each table's first answer in a row.
         size: Answers of a geounit in each table.
+        measured: The noisy answers, in the order of `State.residual`.
+        row_begin: Where the rows of each geolevel begin in `measured`.
+        width: Answers in a row of each geolevel.
         precision: 1 / sigma^2, the parameter of discrete Gaussian noise (1 / variance differs for small noise), or
             1 / scale of Laplace noise; 0 for an unmeasured geounit.
         precision_begin: Where each table's precisions begin.
@@ -102,11 +114,14 @@ class Answers(NamedTuple):
         gaussian: Whether the noise is Gaussian.
     """
 
-    geolevel: Integers
-    answer_of: Int32Rows
-    measured: Int32s
+    place_of: Int32Rows
     begin: Integers
+    geolevel: Integers
+    offset: Integers
     size: Integers
+    measured: Int32s
+    row_begin: Integers
+    width: Integers
     precision: Floats
     precision_begin: Integers
     precision_step: Integers
@@ -117,7 +132,10 @@ class Limits(NamedTuple):
     """Public limits on sums of cells, one table for each geolevel and bounded query. An invariant has equal limits.
 
     Attributes:
-        geolevel, answer_of, begin, size: As for `Answers`; `begin` is that of `State.limited`, `lower` and `upper`.
+        geolevel: Row of `Tree.ancestor` of each table.
+        answer_of: Answer of each cell in each table, -1 for a cell that counts in none; shape (tables, cells).
+        begin: Where each table begins in `State.limited`, `lower` and `upper`.
+        size: Answers of a geounit in each table.
         lower: Least value of each answer.
         upper: Largest value of each answer.
     """
@@ -227,7 +245,7 @@ class State(NamedTuple):
     Attributes:
         people: Persons of each group of each block; shape (blocks, columns).
         filled: The columns of each block with people, as bits; shape (blocks, words).
-        residual: Answer - measurement, of the tables of `Answers`.
+        residual: Answer - measurement, in the rows of `Answers`.
         limited: Values of the answers of `Limits`.
         vacant: Empty blocks of each tract, without those that limits hold empty.
         occupied: Occupied ones, without those that limits hold occupied.
@@ -235,6 +253,7 @@ class State(NamedTuple):
         slopes: Room for what Laplace noise adds to the logarithms of neighbouring ones.
         factors: Room for the factors of the prior's ratios at both places; shape (2, 3, steps).
         chosen: Room for the bits of the cells that a pair of blocks, or of levels, moves people of; shape (words,).
+        row: Room for where the rows of answers of both places begin; shape (2, geolevels).
     """
 
     people: Int32Rows
@@ -247,6 +266,7 @@ class State(NamedTuple):
     slopes: Floats
     factors: FloatBlocks
     chosen: Words
+    row: IntegerRows
 
 
 class Places(NamedTuple):
@@ -301,11 +321,14 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
                 uncounted(tree.law),
             ),
             Answers(
-                uncounted(answers.geolevel),
-                uncounted(answers.answer_of),
-                uncounted(answers.measured),
+                uncounted(answers.place_of),
                 uncounted(answers.begin),
+                uncounted(answers.geolevel),
+                uncounted(answers.offset),
                 uncounted(answers.size),
+                uncounted(answers.measured),
+                uncounted(answers.row_begin),
+                uncounted(answers.width),
                 uncounted(answers.precision),
                 uncounted(answers.precision_begin),
                 uncounted(answers.precision_step),
@@ -351,6 +374,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             uncounted(state.slopes),
             uncounted(state.factors),
             uncounted(state.chosen),
+            uncounted(state.row),
         ),
     )
 
@@ -451,10 +475,10 @@ def _has_one_factor(prior: Prior, least: int, most: int) -> bool:
 
 
 @hot
-def _answers_of(
+def _limited_of(
     geolevel: int, answer_of: Int32s, ancestor: Int32Rows, places: Places
 ) -> tuple[Any, Any, Any, Any]:
-    """Geounits and answers of the two places in a table; no answer for a place that is nowhere."""
+    """Geounits and limited answers of the two places in a table; no answer for a place that is nowhere."""
     if places.b2 == NOWHERE:
         return ancestor[geolevel, places.b], np.int32(NOWHERE), answer_of[places.c], np.int32(-1)
     return (
@@ -466,6 +490,16 @@ def _answers_of(
 
 
 @hot
+def _find_rows(problem: Problem, row: IntegerRows, b: int, b2: int) -> None:
+    """Where the rows of answers of two blocks begin, at each geolevel; -1 for a block that is nowhere."""
+    answers, ancestor = problem.answers, problem.tree.ancestor
+    for geolevel in range(answers.width.size):
+        begin, width = answers.row_begin[geolevel], answers.width[geolevel]
+        row[0, geolevel] = begin + ancestor[geolevel, b] * width
+        row[1, geolevel] = -1 if b2 == NOWHERE else begin + ancestor[geolevel, b2] * width
+
+
+@hot
 def _window(problem: Problem, state: State, low: int, high: int, places: Places) -> tuple[int, int]:
     """The window, cut to counts and limits."""
     steps, limits = problem.steps, problem.limits
@@ -474,7 +508,7 @@ def _window(problem: Problem, state: State, low: int, high: int, places: Places)
     if places.b2 != NOWHERE:
         high = min(high, state.people[places.b2, steps.group[last, places.c2]])
     for t in range(limits.geolevel.size):
-        u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], problem.tree.ancestor, places)
+        u, v, i, j = _limited_of(limits.geolevel[t], limits.answer_of[t], problem.tree.ancestor, places)
         if u == v and i == j:
             continue
         if i >= 0:
@@ -491,42 +525,52 @@ def _window(problem: Problem, state: State, low: int, high: int, places: Places)
 
 
 @hot
-def _slopes(
-    problem: Problem, residual: Int32s, slopes: Floats, low: int, high: int, places: Places
-) -> tuple[float, float]:
-    """How the logarithm of the likelihood rises from each shift of the window to the next.
+def _precision(answers: Answers, ancestor: Int32Rows, table: int, block: int) -> float:
+    """Precision of the answers of a block's geounit in a table."""
+    at = answers.precision_begin[table]
+    if answers.precision_step[table] != 0:
+        at += ancestor[answers.geolevel[table], block]
+    return float(answers.precision[at])
+
+
+@hot
+def _slopes(problem: Problem, state: State, low: int, high: int, places: Places) -> tuple[float, float]:
+    """How the logarithm of the likelihood rises from each shift of the window to the next; `State.row` is that of the
+    places.
 
     Returns:
         With Gaussian noise the first of these slopes, and by how much each is smaller than the one before. With Laplace
-        noise both mean nothing, and the slopes are in `slopes`.
+        noise both mean nothing, and the slopes are in `State.slopes`.
     """
-    answers = problem.answers
+    answers, ancestor, slopes = problem.answers, problem.tree.ancestor, state.slopes
     linear = 0.0
     square = 0.0
     if not answers.gaussian:
         slopes[: high - low] = 0.0
-    for t in range(answers.geolevel.size):
-        u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], problem.tree.ancestor, places)
-        if u == v and places.c == places.c2:
+    places_of, places_of2 = answers.place_of[places.c], answers.place_of[places.c2]
+    for geolevel in range(answers.width.size):
+        at, at2 = state.row[0, geolevel], state.row[1, geolevel]
+        # From here on both places count in the same answers.
+        if at == at2 and places.c == places.c2:
             break
-        if u == v and i == j:
-            continue
-        step, at = answers.precision_step[t], answers.precision_begin[t]
-        begin, size = answers.begin[t], answers.size[t]
-        if i >= 0:
-            w, r = answers.precision[at + step * u], residual[begin + u * size + i]
-            linear -= w * r
-            square += w
-            if not answers.gaussian:
-                for k in range(low, high):
-                    slopes[k - low] += w * (abs(r + k) - abs(r + (k + 1)))
-        if j >= 0:
-            w, r = answers.precision[at + step * v], residual[begin + v * size + j]
-            linear += w * r
-            square += w
-            if not answers.gaussian:
-                for k in range(low, high):
-                    slopes[k - low] += w * (abs(r - k) - abs(r - (k + 1)))
+        for t in range(answers.begin[geolevel], answers.begin[geolevel + 1]):
+            i, j = places_of[t], places_of2[t]
+            if at == at2 and i == j:
+                continue
+            if i >= 0:
+                w, r = _precision(answers, ancestor, t, places.b), state.residual[at + i]
+                linear -= w * r
+                square += w
+                if not answers.gaussian:
+                    for k in range(low, high):
+                        slopes[k - low] += w * (abs(r + k) - abs(r + (k + 1)))
+            if j >= 0 and at2 >= 0:
+                w, r = _precision(answers, ancestor, t, places.b2), state.residual[at2 + j]
+                linear += w * r
+                square += w
+                if not answers.gaussian:
+                    for k in range(low, high):
+                        slopes[k - low] += w * (abs(r - k) - abs(r - (k + 1)))
     return linear - (low + 0.5) * square, square
 
 
@@ -555,7 +599,7 @@ def _add(state: State, b: int, column: int, k: int) -> None:
 
 @hot
 def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
-    """Shift k persons from the second place to the first."""
+    """Shift k persons from the second place to the first; `State.row` is that of the places."""
     steps, ancestor, tract = problem.steps, problem.tree.ancestor, problem.tree.tract
     if places.b != places.b2:
         _count_occupied(state, tract[places.b], places.b, k)
@@ -566,16 +610,21 @@ def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
         if places.b2 != NOWHERE:
             _add(state, places.b2, steps.group[i, places.c2], -k)
     answers, limits = problem.answers, problem.limits
-    for t in range(answers.geolevel.size):
-        u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], ancestor, places)
-        if u == v and places.c == places.c2:
+    places_of, places_of2 = answers.place_of[places.c], answers.place_of[places.c2]
+    for geolevel in range(answers.width.size):
+        at, at2 = state.row[0, geolevel], state.row[1, geolevel]
+        if at == at2 and places.c == places.c2:
             break
-        if i >= 0:
-            state.residual[answers.begin[t] + u * answers.size[t] + i] += k
-        if j >= 0:
-            state.residual[answers.begin[t] + v * answers.size[t] + j] -= k
+        for t in range(answers.begin[geolevel], answers.begin[geolevel + 1]):
+            i, j = places_of[t], places_of2[t]
+            if i >= 0:
+                state.residual[at + i] += k
+            if j >= 0 and at2 >= 0:
+                state.residual[at2 + j] -= k
     for t in range(limits.geolevel.size):
-        u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], ancestor, places)
+        u, v, i, j = _limited_of(limits.geolevel[t], limits.answer_of[t], ancestor, places)
+        if u == v and i == j:
+            continue
         if i >= 0:
             state.limited[limits.begin[t] + u * limits.size[t] + i] += k
         if j >= 0:
@@ -591,6 +640,13 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
         problem, prior, state: The law and the state.
         places: The places.
     """
+    _find_rows(problem, state.row, places.b, places.b2)
+    _shift(rng, problem, prior, state, places)
+
+
+@hot
+def _shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places) -> None:
+    """One move; `State.row` is that of the places."""
     b, c, b2, c2 = places
     group = problem.steps.group
     weights, slopes = state.weights, state.slopes
@@ -606,7 +662,7 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
     if b == b2:
         while group[step, c] == group[step, c2]:
             step += 1
-    slope, fall = _slopes(problem, state.residual, slopes, low, high, places)
+    slope, fall = _slopes(problem, state, low, high, places)
     gaussian = problem.answers.gaussian
     # Cut slopes no longer fall by the same from one shift to the next: each is then computed by itself.
     is_steep = gaussian and abs(slope) > MOST_SLOPE
@@ -712,17 +768,15 @@ def _log_exchange(problem: Problem, state: State, b: int, b2: int) -> float:
                 if min(n - limits.lower[at2 + i], limits.upper[at2 + i] - n) < 0:
                     return -np.inf
     log = 0.0
-    for t in range(answers.geolevel.size):
-        # Tables of the blocks come first, and sums of both blocks stay as they are.
-        if answers.geolevel[t] > 0:
-            break
-        size, step, at = answers.size[t], answers.precision_step[t], answers.precision_begin[t]
-        w, w2 = answers.precision[at + step * b], answers.precision[at + step * b2]
-        place, place2 = answers.begin[t] + b * size, answers.begin[t] + b2 * size
-        for i in range(size):
+    row, row2 = answers.row_begin[0] + b * answers.width[0], answers.row_begin[0] + b2 * answers.width[0]
+    # Sums of both blocks stay as they are.
+    for t in range(answers.begin[1]):
+        w = _precision(answers, problem.tree.ancestor, t, b)
+        w2 = _precision(answers, problem.tree.ancestor, t, b2)
+        for i in range(answers.offset[t], answers.offset[t] + answers.size[t]):
             # An answer is its residual and its measurement.
-            r, r2 = state.residual[place + i], state.residual[place2 + i]
-            measured, measured2 = answers.measured[place + i], answers.measured[place2 + i]
+            r, r2 = state.residual[row + i], state.residual[row2 + i]
+            measured, measured2 = answers.measured[row + i], answers.measured[row2 + i]
             s, s2 = r2 + measured2 - measured, r + measured - measured2
             if answers.gaussian:
                 log -= 0.5 * (w * float(s - r) * float(s + r) + w2 * float(s2 - r2) * float(s2 + r2))
@@ -795,14 +849,11 @@ def _exchange(problem: Problem, state: State, b: int, b2: int) -> None:
         people[b, column], people[b2, column] = people[b2, column], people[b, column]
     for at in range(state.filled.shape[1]):
         state.filled[b, at], state.filled[b2, at] = state.filled[b2, at], state.filled[b, at]
-    for t in range(answers.geolevel.size):
-        if answers.geolevel[t] > 0:
-            break
-        place, place2 = answers.begin[t] + b * answers.size[t], answers.begin[t] + b2 * answers.size[t]
-        for i in range(answers.size[t]):
-            r, r2 = state.residual[place + i], state.residual[place2 + i]
-            more = answers.measured[place2 + i] - answers.measured[place + i]
-            state.residual[place + i], state.residual[place2 + i] = r2 + more, r - more
+    row, row2 = answers.row_begin[0] + b * answers.width[0], answers.row_begin[0] + b2 * answers.width[0]
+    for i in range(answers.width[0]):
+        r, r2 = state.residual[row + i], state.residual[row2 + i]
+        more = answers.measured[row2 + i] - answers.measured[row + i]
+        state.residual[row + i], state.residual[row2 + i] = r2 + more, r - more
     for t in range(limits.geolevel.size):
         if limits.geolevel[t] == 0:
             at, at2 = limits.begin[t] + b * limits.size[t], limits.begin[t] + b2 * limits.size[t]
@@ -861,7 +912,8 @@ def _reflected(c: int, stride: int, size: int, turn: int) -> int:
 @hot
 def lowest(word: Any) -> int:
     """Number of the lowest bit of a word that is not 0."""
-    return int(frexp(float(word & (~word + np.uint64(1))))[1]) - 1
+    bit = word & (~word + np.uint64(1))
+    return int(NUMBER_OF_BIT[(bit * DE_BRUIJN) >> np.uint64(58)])
 
 
 @hot
@@ -906,25 +958,26 @@ def shift_between_blocks(
             b, b2 = first + i, first + j
             is_sparse = moved.is_sparse[parent[b]] or moved.is_sparse[parent[b2]]
             cells = moved.of_sparse if is_sparse else moved.cells
-            set_to(state.chosen, state.filled[b])
-            for at in range(first_cell // WORD, cells.size):
+            if size > 1:
+                set_to(state.chosen, state.filled[b])
+            for at in range(first_cell // WORD, cells.size if size > 1 else 0):
                 word = state.filled[b2, at]
-                if size == 1:
-                    state.chosen[at] |= word
-                    continue
                 while word != 0:
                     c2 = at * WORD + lowest(word) - first_cell
                     word &= word - np.uint64(1)
                     if c2 >= 0:
                         _choose(state, first_cell + _reflected(c2, stride, size, turn_of_level))
             for at in range(first_cell // WORD, cells.size):
-                word = state.chosen[at] & cells[at]
+                word = state.chosen[at] if size > 1 else state.filled[b, at] | state.filled[b2, at]
+                word &= cells[at]
+                if word != 0:
+                    _find_rows(problem, state.row, b, b2)
                 while word != 0:
                     c = at * WORD + lowest(word) - first_cell
                     word &= word - np.uint64(1)
                     c2 = _reflected(c, stride, size, turn_of_level)
                     if size == 1 or c2 != c:
-                        shift(rng, problem, prior, state, Places(b, c, b2, c2))
+                        _shift(rng, problem, prior, state, Places(b, c, b2, c2))
 
 
 @njit(nogil=True, cache=True)
@@ -946,6 +999,7 @@ def shift_between_cells(
         if state.people[b, 0] == 0:
             continue
         turn = _turn(rng, size)
+        _find_rows(problem, state.row, b, b)
         state.chosen[:] = 0
         for at in range(first_cell // WORD, state.chosen.size):
             word = state.filled[b, at]
@@ -961,7 +1015,7 @@ def shift_between_cells(
                 word &= word - np.uint64(1)
                 c2 = _reflected(c, stride, size, turn)
                 if c2 != c:
-                    shift(rng, problem, prior, state, Places(b, c, b, c2))
+                    _shift(rng, problem, prior, state, Places(b, c, b, c2))
 
 
 @njit(nogil=True, cache=True)

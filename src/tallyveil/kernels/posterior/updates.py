@@ -29,8 +29,13 @@ LEAST_SHARE: Final = 1e-30
 much would change probabilities by 1e-30."""
 
 
-SHORT: Final = 12
-"""Factors of a product that takes less time than two logarithms of the Gamma function."""
+SHORT: Final = 24
+"""Factors of a product that takes less time than two logarithms of the Gamma function, and is below the largest float
+for weights up to 1e12."""
+
+FAR: Final = 1e200
+"""A product above this, or below its reciprocal, gives way to its logarithm. Another factor of at most 1 / LEAST_SHARE
+leaves it finite."""
 
 
 class Groups(NamedTuple):
@@ -106,11 +111,24 @@ def _log_rising(w: float, n: int) -> float:
     return float(np.log(product))
 
 
+@hot
+def _log_rising_ratio(w_new: float, w: float, n: int) -> float:
+    """Logarithm of w_new (w_new + 1) ... (w_new + n - 1) over the same product of w."""
+    if n > SHORT:
+        return float(lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w))
+    top, bottom = w_new, w
+    for i in range(1, n):
+        top *= w_new + i
+        bottom *= w + i
+    return float(np.log(top / bottom))
+
+
 @internal
 def _n_tables(rng: Any, n: int, weight: float) -> int:
     """Tables at which n persons sit, where the group's expected weight is `weight`."""
-    tables = 0
-    for i in range(n):
+    # The first person always sits at a table of their own.
+    tables = min(n, 1)
+    for i in range(1, n):
         tables += rng.random() * (weight + i) < weight
     return tables
 
@@ -149,14 +167,14 @@ def log_divisions(
                 whole[p] += n
                 share = centre(mean[above[u], g], groups.earlier, u, p, g)
                 w, w_new = old[p] * share + added[g], new[p] * share + added[g]
-                logs[p] += _log_rising(w_new, n) - _log_rising(w, n)
+                logs[p] += _log_rising_ratio(w_new, w, n)
         for entry in range(entries.begin[u], entries.begin[u + 1]):
             p = parent[entries.column[entry]]
             n = whole[p] if p >= 0 else np.int64(0)
             if n > 0:
                 whole[p] = 0
                 before, after = old[p] + besides[p], new[p] + besides[p]
-                logs[p] += _log_rising(before, int(n)) - _log_rising(after, int(n))
+                logs[p] += _log_rising_ratio(before, after, int(n))
     return logs
 
 
@@ -229,7 +247,7 @@ def log_earlier(
                 a, share = concentration[row[u], p], mean[above[u], g]
                 w = a * centre(share, old, u, p, g) + added[g]
                 w_new = a * centre(share, new, u, p, g) + added[g]
-                logs[p] += _log_rising(w_new, n) - _log_rising(w, n)
+                logs[p] += _log_rising_ratio(w_new, w, n)
     return logs
 
 
@@ -312,7 +330,7 @@ def log_rows(
                 p = groups.parent[g]
                 w = a * centre(mean[of_block[b], g], groups.earlier, b, p, g)
                 w_new = a * centre(mean[other, g], groups.earlier, b, p, g)
-                logs[b] += lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w)
+                logs[b] += _log_rising_ratio(w_new, w, n)
     return logs
 
 
@@ -338,13 +356,18 @@ def walk_class_shares(rng: Any, likely: FloatRows, shares: Floats, widths: Float
                     continue
                 # The law of a share, with the walk's logarithm as the variable, is the square root of both shares.
                 log = 0.5 * np.log(new * rest / (shares[k] * shares[other]))
+                product = 1.0
                 for b in range(likely.shape[0]):
                     before = 0.0
                     for i in range(shares.size):
                         before += shares[i] * likely[b, i]
                     after = before + (new - shares[k]) * (likely[b, k] - likely[b, other])
                     # Rounding may leave a probability just below 0.
-                    log += np.log(max(after, LEAST_SHARE) / before)
+                    product *= max(after, LEAST_SHARE) / before
+                    if product > FAR or product < 1.0 / FAR:
+                        log += np.log(product)
+                        product = 1.0
+                log += np.log(product)
                 if np.log(1.0 - rng.random()) < log:
                     shares[k], shares[other] = new, rest
 

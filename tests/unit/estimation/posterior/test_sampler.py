@@ -74,12 +74,14 @@ def problem_of(
     numbers=None,
     noise=0.0,
     earlier=None,
+    unmeasured=(),
 ):
     """Blocks named by area, county if there are five digits, tract, group and number; every query measured everywhere,
     the total fixed if asked. `numbers` are a covariate of each block, and `earlier` says the geolevel of an earlier
     census, its query, and its counts.
 
     The measurements are small numbers, or the answers of the table `truth` with noise of this standard deviation.
+    At geolevels with the numbers `unmeasured` there are none.
     """
     names = ["Area", *(["County"] if len(blocks[0]) == 5 else []), "Tract", "Group", "Block"]
     spine = spine_from_prefixes(blocks, names, range(1, len(names) + 1))
@@ -97,7 +99,7 @@ def problem_of(
                 values[number, query.name] = answers + np.rint(rng.normal(0, noise, answers.shape)).astype(
                     int
                 )
-        precisions = np.full((n, len(queries)), precision)
+        precisions = np.full((n, len(queries)), 0.0 if number in unmeasured else precision)
         precisions[0, 1] = 0.0  # one geounit without this query
         levels.append(LevelModel(geolevel, tuple(queries), precisions, ()))
     if total is not None:
@@ -270,6 +272,7 @@ def test_two_blocks_exchange_their_people_as_often_as_measurements_say(gaussian)
                 "slopes",
                 "factors",
                 "chosen",
+                "row",
             ):  # room, without a meaning between moves
                 assert (values == getattr(chain.state, name)).all()
         return unchanged / 4_000
@@ -310,6 +313,19 @@ def test_very_precise_measurements_hold_the_chain_at_their_table(gaussian):
     for _ in range(20):
         chain.move(rng)
         assert (chain.counts() == truth).all()
+
+
+@pytest.mark.parametrize("unmeasured", [(), (1, 2), (3,)])
+def test_residuals_and_limits_follow_the_counts(unmeasured):
+    start = np.random.default_rng(3).poisson(1.5, (8, 4)).astype(np.int32)
+    blocks = ["".join(code) for code in product("1", "12", "12", "12")]
+    problem = problem_of(blocks, int(start.sum()), unmeasured=unmeasured)
+    chain = Chain.begin(problem, 5, 0, start)
+    chain.run(5)
+    state = problem.state(chain.counts())
+    assert (chain.counts() != start).any()
+    assert (chain.state.residual == state.residual).all()
+    assert (chain.state.limited == state.limited).all()
 
 
 @pytest.mark.parametrize("race", [0, 1])
