@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.random import SFC64, Generator
 
-from tallyveil.arrays import Int32s, Words
+from tallyveil.arrays import Int32s, Integers, Words
 from tallyveil.estimation.posterior.prior import Common, Parameters, first_parameters, kernel_prior, updated
 from tallyveil.estimation.posterior.problem import PosteriorProblem, bits_of
 from tallyveil.kernels.posterior.moves import (
@@ -28,9 +28,12 @@ PAIRINGS: Final = 2
 """Pairings of the levels of an attribute in a sweep. Of more than two levels, each two meet now and then only, and what
 a tract has of a rare group changes the more slowly."""
 
-SPARSE_TURNS: Final = 4
-"""Pairings of the blocks of sparse geounits with others in a sweep, at each coarse geolevel: their few people seldom
-meet a block where they could as well live. All of them cost a hundredth of a sweep."""
+FEW: Final = 1 / 64
+"""Share of the people of the whole area that the rarest cells have together, which count as rare."""
+
+FEW_TURNS: Final = 2
+"""Pairings of blocks in a sweep, at each coarse geolevel, in which people of rare cells and of sparse geounits are
+shifted: few as they are, they seldom meet a block where they could as well live."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +86,14 @@ class Chain:
         flags[numbers] = True
         return bits_of(flags)
 
+    def _rare(self) -> Integers:
+        """The rarest cells, by the shares of the whole area."""
+        groups = self.problem.kernel.steps.group
+        # Where some totals are open, there are two whole areas.
+        share = np.prod(self.parameters.shares[-1][:, groups], axis=1).max(axis=0)
+        order = np.argsort(share, kind="stable")
+        return order[np.cumsum(share[order]) < FEW]
+
     def move(self, rng: Generator) -> None:
         """Do the moves of one sweep; the parameters stay as they are."""
         problem, state = self.problem.kernel, self.state
@@ -96,10 +107,10 @@ class Chain:
             exchange_blocks(rng, problem, prior, state)
         for row in coarser:
             shift_between_blocks(rng, problem, prior, state, row, moved, (1, 1))
-        of_sparse = moved._replace(cells=np.zeros_like(cells))
-        for row in coarser[1:] if self.problem.is_sparse.any() else []:
-            for _ in range(SPARSE_TURNS):
-                shift_between_blocks(rng, problem, prior, state, row, of_sparse, (1, 1))
+        of_few = moved._replace(cells=self._columns(problem.steps.group[-1, self._rare()]))
+        for row in coarser[1:]:
+            for _ in range(FEW_TURNS):
+                shift_between_blocks(rng, problem, prior, state, row, of_few, (1, 1))
         if self.problem.is_limited:
             # Limits may leave a block with cells that its siblings do not have: people then change both at once.
             changed = attributes[self.sweep % len(attributes)]

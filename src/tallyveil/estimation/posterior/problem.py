@@ -456,7 +456,7 @@ def _sparse(spine: Spine, answers: Answers) -> Bools:
     n_geounits = spine.n_geounits(spine.finest - 1)
     least = np.full(n_geounits, np.inf)
     is_sparse = np.zeros(n_geounits, bool)
-    for t in np.flatnonzero((answers.geolevel == 1) & (answers.place_of >= 0).all(axis=0)):
+    for t in np.flatnonzero((answers.geolevel == 1) & (answers.place_of >= 0).all(axis=0)).tolist():
         size, begin = answers.size[t], answers.precision_begin[t]
         precision = answers.precision[begin : begin + 1 + answers.precision_step[t] * (n_geounits - 1)]
         people = _of_table(answers, answers.measured, t).sum(axis=1)
