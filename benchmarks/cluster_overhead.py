@@ -22,9 +22,9 @@ RESULT_BYTES = 200_000
 
 def processor_seconds() -> float:
     """Of this process and of all processes below it that live."""
-    own = psutil.Process()
-    total = sum(own.cpu_times()[:2])
-    for process in own.children(recursive=True):
+    process_here = psutil.Process()
+    total = sum(process_here.cpu_times()[:2])
+    for process in process_here.children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             total += sum(process.cpu_times()[:2])
     return total
@@ -104,7 +104,7 @@ def plain_files(folder: Path, n_chunks: int) -> float:
     return 1e3 * (time.perf_counter() - begun) / n_chunks
 
 
-def print_overheads(found: Sequence[Overhead], files: float) -> None:
+def print_overheads(overheads: Sequence[Overhead], files: float) -> None:
     print(
         f"\nChunks of {RESULT_BYTES // 1000} kB without work, ms a chunk; floor {FLOOR_MS:g}. "
         f"Load {os.getloadavg()[0]:.1f}."
@@ -112,9 +112,10 @@ def print_overheads(found: Sequence[Overhead], files: float) -> None:
     print(
         f"{'workers':<8} {'wall':>6} {'processor':>10} {'in the worker process':>22} {'start, s':>9} {'leave, s':>9}"
     )
-    for one in found:
+    for measured in overheads:
         print(
-            f"{one.workers:<8} {one.wall:>6.2f} {one.processor:>10.2f} {one.inside:>22.2f} {one.start:>9.2f} "
-            f"{one.leave:>9.2f}"
+            f"{measured.workers:<8} {measured.wall:>6.2f} {measured.processor:>10.2f} "
+            f"{measured.inside:>22.2f} {measured.start:>9.2f} "
+            f"{measured.leave:>9.2f}"
         )
     print(f"the same files written, flushed and read by one process, without a cluster: {files:.2f}")

@@ -29,9 +29,9 @@ def grid(source: Source, geolevel: str) -> Iterator[FamilyProblem]:
     for cells in SUPPORTS:
         for children in CHILDREN:
             rng = np.random.default_rng([cells, children])
-            found = _family(source, geolevel, cells, children, rng)
-            if found is not None:
-                yield found
+            family = _family(source, geolevel, cells, children, rng)
+            if family is not None:
+                yield family
 
 
 def _family(
@@ -68,20 +68,20 @@ def _problem(
 ) -> FamilyProblem:
     plan, spine, geolevel = source.plan, source.spine, source.spine.geolevels[level]
     support = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:n_cells])
-    kept = counts[:, support]
+    persons = counts[:, support]
     settings = plan.estimation_of(geolevel)
     return FamilyProblem(
-        geocode=f"{kept.shape[0]} x {run} from {spine.geocodes[level][start]}",
+        geocode=f"{persons.shape[0]} x {run} from {spine.geocodes[level][start]}",
         geolevel=geolevel,
-        children=tuple(str(code) for code in spine.geocodes[level][start::run][: kept.shape[0]]),
+        children=tuple(str(code) for code in spine.geocodes[level][start::run][: persons.shape[0]]),
         support=support,
-        parent_counts=kept.sum(axis=0),
+        parent_counts=persons.sum(axis=0),
         measured=tuple(
-            _measured(source, plan.query(name), geolevel, support, kept, rng)
+            _measured(source, plan.query(name), geolevel, support, persons, rng)
             for name in plan.strategy.queries(geolevel)
         ),
         constraints=tuple(
-            _bounds(table.on_support(level, start, start + run * kept.shape[0], support), run, kept)
+            _bounds(table.on_support(level, start, start + run * persons.shape[0], support), run, persons)
             for table in source.constraints
             if table.reaches(level)
         ),
@@ -118,12 +118,18 @@ def _measured(
     return MeasuredQuery(query.name, columns, truth + noise, np.full(counts.shape[0], variance))
 
 
-def _bounds(own: LinearConstraint, run: int, counts: np.ndarray) -> LinearConstraint:
+def _bounds(constraint: LinearConstraint, run: int, counts: np.ndarray) -> LinearConstraint:
     """Bounds of the children: sums over their geounits, but never more than the cells of the support hold."""
-    held = np.zeros((counts.shape[0], own.lower.shape[1]), np.int64)
-    used = own.labels >= 0
-    np.add.at(held.T, own.labels[used], counts.T[used])
-    lower = own.lower.reshape(counts.shape[0], run, -1).sum(axis=1)
-    free = (own.upper >= UNBOUNDED).reshape(counts.shape[0], run, -1).any(axis=1)
-    upper = np.where(own.upper >= UNBOUNDED, 0, own.upper).reshape(counts.shape[0], run, -1).sum(axis=1)
-    return LinearConstraint(own.name, own.labels, np.minimum(lower, held), np.where(free, UNBOUNDED, upper))
+    held = np.zeros((counts.shape[0], constraint.lower.shape[1]), np.int64)
+    used = constraint.labels >= 0
+    np.add.at(held.T, constraint.labels[used], counts.T[used])
+    lower = constraint.lower.reshape(counts.shape[0], run, -1).sum(axis=1)
+    free = (constraint.upper >= UNBOUNDED).reshape(counts.shape[0], run, -1).any(axis=1)
+    upper = (
+        np.where(constraint.upper >= UNBOUNDED, 0, constraint.upper)
+        .reshape(counts.shape[0], run, -1)
+        .sum(axis=1)
+    )
+    return LinearConstraint(
+        constraint.name, constraint.labels, np.minimum(lower, held), np.where(free, UNBOUNDED, upper)
+    )

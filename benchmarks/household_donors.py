@@ -106,8 +106,8 @@ def law(name: str, rows: pl.DataFrame, column: str, sex: str) -> dict[str, objec
     weight, of_women = (int(some["PWGTP"].sum()) for some in (rows, rows.filter(pl.col(sex) == 2)))
     women = of_women / weight
     ranked = rows.sort(column).with_columns(pl.col("PWGTP").cum_sum().alias("below"))
-    found = [ranked.filter(pl.col("below") >= share * weight)[column][0] for share in SHARES]
-    return {"law": name, "women": round(women, 3)} | dict(zip(map(str, SHARES), found, strict=True))
+    quantiles = [ranked.filter(pl.col("below") >= share * weight)[column][0] for share in SHARES]
+    return {"law": name, "women": round(women, 3)} | dict(zip(map(str, SHARES), quantiles, strict=True))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def families(release: Source, key: str = "benchmark") -> Iterator[FamilyProblem]
             if above is None
             else map(partial(builder.family, counts=above), parents(above))
         )
-        yield from (one for one in met if one.measured and one.n_cells)
+        yield from (problem for problem in met if problem.measured and problem.n_cells)
         above = estimate_level(builder, above, SilentObserver()).counts
 
 

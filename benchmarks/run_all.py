@@ -79,21 +79,23 @@ BENCHMARKS = (
 that `cluster.py` kept. They are run by themselves."""
 
 
-def run(one: Benchmark, *, long: bool) -> tuple[list[headline.Headline], str, float]:
+def run(benchmark: Benchmark, *, long: bool) -> tuple[list[headline.Headline], str, float]:
     """Its headlines, how it ended, and its seconds."""
     LOGS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "headline.json"
-        size = one.long if long else one.short or ()
-        words = [str(word) for word in (*one.always, *size, "--headline", found)]
+        lines_file = Path(folder) / "headline.json"
+        size = benchmark.long if long else benchmark.short or ()
+        words = [str(word) for word in (*benchmark.always, *size, "--headline", lines_file)]
         start = time.perf_counter()
-        with (LOGS / f"{one.name}.txt").open("w") as log:
+        with (LOGS / f"{benchmark.name}.txt").open("w") as log:
             code = subprocess.call(
-                [sys.executable, str(HERE / f"{one.name}.py"), *words], stdout=log, stderr=subprocess.STDOUT
+                [sys.executable, str(HERE / f"{benchmark.name}.py"), *words],
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         seconds = time.perf_counter() - start
-        ended = "" if code == 0 else f"failed with exit status {code}: see {LOGS / one.name}.txt"
-        return headline.read(found), ended, seconds
+        ended = "" if code == 0 else f"failed with exit status {code}: see {LOGS / benchmark.name}.txt"
+        return headline.read(lines_file), ended, seconds
 
 
 def main() -> None:
@@ -101,28 +103,30 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only these")
     parser.add_argument("--long", action="store_true", help="the sizes of benchmarks/README.md")
     given = parser.parse_args()
-    unknown = set(given.names) - {one.name for one in BENCHMARKS}
+    unknown = set(given.names) - {benchmark.name for benchmark in BENCHMARKS}
     if unknown:
         parser.error(
             f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(b.name for b in BENCHMARKS)}"
         )
     rows: list[tuple[str, str, str, str, str]] = []
     failed = False
-    for one in BENCHMARKS:
-        if (given.names and one.name not in given.names) or (one.short is None and not given.long):
+    for benchmark in BENCHMARKS:
+        if (given.names and benchmark.name not in given.names) or (
+            benchmark.short is None and not given.long
+        ):
             continue
-        lacking = one.lacking()
+        lacking = benchmark.lacking()
         if lacking is not None:
-            rows.append((one.name, f"left out: needs {lacking}", "", "", ""))
+            rows.append((benchmark.name, f"left out: needs {lacking}", "", "", ""))
             continue
-        print(f"{one.name} ...", flush=True)
-        lines, ended, seconds = run(one, long=given.long)
+        print(f"{benchmark.name} ...", flush=True)
+        lines, ended, seconds = run(benchmark, long=given.long)
         failed |= bool(ended)
         for line in lines:
             ratio = "" if line.ratio is None else f"{line.ratio:,.2f} {line.against}"
-            rows.append((one.name, line.what, line.found, ratio, f"{seconds:.0f} s"))
+            rows.append((benchmark.name, line.what, line.found, ratio, f"{seconds:.0f} s"))
         if ended or not lines:
-            rows.append((one.name, ended or "no headline", "", "", f"{seconds:.0f} s"))
+            rows.append((benchmark.name, ended or "no headline", "", "", f"{seconds:.0f} s"))
     heads = ("benchmark", "what", "found", "ratio", "time")
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
     for row in (heads, *rows):

@@ -116,34 +116,34 @@ def line(name: str, problems: list[TileProblem], tolerance: float) -> dict[str, 
         solutions.append(estimate_tiles(problem, backward_error_persons=tolerance))
         seconds.append(time.process_time() - start)
     mean = {
-        field: float(np.mean([getattr(one.effort, field) for one in solutions]))
+        field: float(np.mean([getattr(solution.effort, field) for solution in solutions]))
         for field in ("entries", "steps", "cg_steps")
     }
     return {
         "children at": name,
         "parents": len(problems),
-        "children": float(np.mean([one.n_children for one in problems])),
-        "columns": float(np.mean([one.n_columns for one in problems])),
+        "children": float(np.mean([problem.n_children for problem in problems])),
+        "columns": float(np.mean([problem.n_columns for problem in problems])),
         **mean,
         "milliseconds": 1e3 * float(np.mean(seconds)),
         "slowest": 1e3 * max(seconds),
-        "restarts": sum(one.effort.restarts for one in solutions),
-        "wide_flows": sum(one.effort.wide_flows for one in solutions),
-        "backward error": max(one.residual_persons for one in solutions),
-        "certified": sum(one.status.certified for one in solutions),
+        "restarts": sum(solution.effort.restarts for solution in solutions),
+        "wide_flows": sum(solution.effort.wide_flows for solution in solutions),
+        "backward error": max(solution.residual_persons for solution in solutions),
+        "certified": sum(solution.status.certified for solution in solutions),
     }
 
 
 def small_parents(n: int) -> list[TileProblem]:
     """Parents of at most 2,500 unknown counts."""
-    found: list[TileProblem] = []
+    problems: list[TileProblem] = []
     seed = 0
-    while len(found) < n:
+    while len(problems) < n:
         problem = parent(1000 + seed, "block group" if seed % 2 else "block", children=2 + seed % 4)
         seed += 1
         if problem.n_children * problem.n_columns <= 2500:
-            found.append(problem)
-    return found
+            problems.append(problem)
+    return problems
 
 
 def compare_estimates(n: int) -> dict[str, float]:
@@ -171,8 +171,8 @@ def compare_flows(n: int) -> dict[str, float]:
             weights = problem.whole_weights
             totals = (problem.parent_counts[inside], problem.fixed[:, group])
             least = least_deviation_reference(estimate, totals, chain, weights)
-            found = deviation(solution.counts[:, inside].T, estimate, chain, weights)
-            differing += abs(found - least) > 1e-3
+            cost = deviation(solution.counts[:, inside].T, estimate, chain, weights)
+            differing += abs(cost - least) > 1e-3
             tables += 1
     return {"tables": tables, "deviations that differ from HiGHS": differing}
 
@@ -206,11 +206,11 @@ def main() -> None:
     ]
     if given.largest:
         lines.append(line("tract (141)", [parent(1, "tract", children=141)], given.tolerance))
-    for one in lines:
+    for row in lines:
         print(
             "  ".join(
                 f"{key}: {value:.4g}" if isinstance(value, float) else f"{key}: {value}"
-                for key, value in one.items()
+                for key, value in row.items()
             )
         )
     checks = [compare_estimates(given.exact), compare_flows(given.flows)]

@@ -126,7 +126,7 @@ def passes_of(problem: FamilyProblem) -> Iterator[PassArrays]:
         arrays = pass_arrays(problem, allowed, current, bounds)
         yield arrays
         carried = ladder._carried(problem, current, solve_pass(arrays).estimate)
-        bounds = (*bounds, *(ladder._without_repeats(one, bounds) for one in carried))
+        bounds = (*bounds, *(ladder._without_repeats(bound, bounds) for bound in carried))
         allowed = ladder._narrow(allowed, carried)
 
 
@@ -150,8 +150,8 @@ def measure(problem: FamilyProblem, *, dense: bool) -> Result:
     """Time one family; with dense inverses as well where asked for."""
     arrays = list(passes_of(problem))
     start = time.process_time()
-    answers = [solve_pass(one) for one in arrays]
-    own = time.process_time() - start
+    answers = [solve_pass(passed) for passed in arrays]
+    seconds = time.process_time() - start
     slow = None
     if dense:
         program, group, share = reduce_arrays(arrays[-1])
@@ -164,18 +164,18 @@ def measure(problem: FamilyProblem, *, dense: bool) -> Result:
         assert np.abs(state.x[:, group] * share - answers[-1].estimate).max() <= SAME_PERSONS
     last = answers[-1]
     assert last.residual <= 1e-7
-    return Result(problem.n_children, problem.n_cells, len(arrays), own, last.rounds, last.steps, slow)
+    return Result(problem.n_children, problem.n_cells, len(arrays), seconds, last.rounds, last.steps, slow)
 
 
 def show(results: list[Result]) -> None:
     first = results[0]
-    own = statistics.median(one.seconds for one in results)
-    faces = statistics.median(one.faces for one in results)
-    dense = [one.dense / one.seconds for one in results if one.dense is not None]
+    seconds = statistics.median(result.seconds for result in results)
+    faces = statistics.median(result.faces for result in results)
+    dense = [result.dense / result.seconds for result in results if result.dense is not None]
     ratio = f"{statistics.median(dense):8.0f}" if dense else " " * 8
-    most = max(one.rounds for one in results)
+    most = max(result.rounds for result in results)
     print(
-        f"{first.children:>8} {first.cells:>6} {first.passes:>6} {1e3 * own:>10.2f} {faces:>6.0f} {most:>6} {ratio}"
+        f"{first.children:>8} {first.cells:>6} {first.passes:>6} {1e3 * seconds:>10.2f} {faces:>6.0f} {most:>6} {ratio}"
     )
 
 
@@ -195,15 +195,17 @@ def main() -> None:
         print(way)
         for children, cells in SIZES:
             problems = [made_up(children, cells, n, way) for n in range(options.families)]
-            found = [measure(problem, dense=cells <= options.dense) for problem in problems]
-            show(found)
-            results += found
-            own = statistics.median(one.seconds for one in found)
+            of_size = [measure(problem, dense=cells <= options.dense) for problem in problems]
+            show(of_size)
+            results += of_size
+            seconds = statistics.median(result.seconds for result in of_size)
             what = f"{children} children, {cells} cells, {way}"
             against = f"{1e3 * TARGET_SECONDS:.0f} ms"
-            lines.append(headline.Headline(what, f"{1e3 * own:.2f} ms", against, TARGET_SECONDS / own))
+            lines.append(
+                headline.Headline(what, f"{1e3 * seconds:.2f} ms", against, TARGET_SECONDS / seconds)
+            )
     if options.json is not None:
-        options.json.write_text(json.dumps([asdict(one) for one in results], indent=2) + "\n")
+        options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
     headline.write(options.headline, lines)
 
 
