@@ -25,7 +25,7 @@ from tallyveil.budget.spine.regroup import RegroupingAim, group_by_variance
 from tallyveil.budget.spine.variance import family_accuracies, measured_variances, precision_of, totals_summed
 from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.bypass import BypassRule, QueryShares
 from tallyveil.geography.entities import off_spine_distances, recipe_of
 from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, Step, optimise_spine
 from tallyveil.geography.steps import FanOutLimit
@@ -143,6 +143,7 @@ def main() -> None:
         GroupByDistance(FAMILIES, "Tract_Group", "Tract"),
     ]
     shares = {name: Fraction(1, 7) for name in (*GEOLEVELS[:3], "Tract_Group", *GEOLEVELS[3:])}
+    queries = QueryShares(({"total": Fraction(1)},) * len(shares), squared=False)
     gaining: list[Step] = [*steps[:2], GroupByDistance(FAMILIES, "Tract_Group", "Tract", gains_first=True)]
     spines = {"plain": (spine, np.arange(geography.height))}
     for name, upto in (("AIAN", 1), ("AIAN, block groups", 2), ("AIAN, block groups, tract groups", 3)):
@@ -154,7 +155,9 @@ def main() -> None:
     spines["gains first"] = (made.spine, made.rows)
     for rule in BypassRule:
         clock, cpu, made = timed(
-            lambda rule=rule: optimise_spine(spine, families, steps, shares=shares, bypassing=rule)
+            lambda rule=rule: optimise_spine(
+                spine, families, steps, shares=shares, bypassing=rule, queries=queries
+            )
         )
         report(rows, f"optimise: all, bypass {rule}", clock, cpu)
         print(made.spine)
