@@ -15,6 +15,7 @@ A file need not have all attributes. Divisions by another one stay around the sh
 another one alone have the same shares in the file.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +74,7 @@ class EarlierShapes:
         census: EarlierCensus,
         schema: Schema,
         steps: Steps,
-        attributes: list[str],
+        attributes: Sequence[str],
         row: int,
         geounit: Integers,
     ) -> "EarlierShapes":

@@ -275,11 +275,12 @@ def updated(
     logs = _class_logs(problem, people, rows, common)
     log_class_share, block_class = _classes(rng, state.people[:, 0], logs, common.log_class_share, is_held)
     parameters = replace(parameters, block_class=block_class)
-    shares, *of_compositions = _compositions(rng, problem, people, rows, parameters, is_held)
+    shares, near, concentration, facility, discount, renewal = _compositions(
+        rng, problem, people, rows, parameters, is_held
+    )
     mean, of_sizes = _sizes(rng, problem, state, parameters, is_held)
     if not is_held:
         empty_mean, empty_near = _emptiness(rng, problem, state, common)
-        near, concentration, facility, discount, renewal = of_compositions
         common = Common(
             near,
             concentration,
@@ -420,8 +421,9 @@ def _walked(
     for width in WALKS:
         steps = width * rng.standard_normal(int(tied.max()) + 1)
         new = np.where(moves, old * np.exp(steps[tied]), old)
-        log = np.bincount(number, likelier(old, new)[moves], len(first))
-        log += law(old[moves][first], new[moves][first])
+        log = np.bincount(number, likelier(old, new)[moves], len(first)) + law(
+            old[moves][first], new[moves][first]
+        )
         taken = np.log1p(-rng.random(len(log))) < log
         old = np.where(moves & taken[tied], new, old)
     return old

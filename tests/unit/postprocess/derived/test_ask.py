@@ -65,7 +65,7 @@ def draws(root, tmp_path_factory):
             digests.append(file_digest(histogram_path(folder, geolevel)))
             tables.append(pl.read_parquet(histogram_path(folder, geolevel)).cast({"geocode": pl.String}))
         description = DrawsDescription(
-            format=3,
+            format=4,
             release="small",
             run="run",
             manifest_sha256=file_digest(root / "manifest.json"),
@@ -77,6 +77,8 @@ def draws(root, tmp_path_factory):
             parameters={},
             covariates=[],
             covariates_sha256="",
+            earlier={},
+            earlier_sha256="",
             residuals=[],
             misfit="It fits.",
             statement="A model.",
