@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,14 +36,15 @@ def killed_at(monkeypatch) -> Callable[..., bool]:
         before: bool = False,
         modules: tuple[ModuleType, ...] = (writing,),
     ) -> bool:
-        original, calls = writing.write_file, [0]
+        # Several threads write files: each takes its number once, and no two take the same.
+        original, numbers = writing.write_file, count(1)
 
         def write_file(path, write):
-            calls[0] += 1
-            if calls[0] == number and before:
+            at = next(numbers)
+            if at == number and before:
                 raise Killed
             original(path, write)
-            if calls[0] == number:
+            if at == number:
                 raise Killed
 
         with monkeypatch.context() as patch:

@@ -370,7 +370,6 @@ def test_a_number_in_no_range_is_not_shown(tmp_path, age):
         (pl.Series(["18", CANARY], dtype=pl.Categorical), "Categorical"),
         (pl.Series([True, False]), "Boolean"),
         (pl.Series([3, 4], dtype=pl.Int32).cast(pl.Date), "Date"),
-        (pl.Series([3, 4]).cast(pl.Duration), "Duration"),
     ],
 )
 def test_a_column_without_numbers_is_not_taken_for_one(tmp_path, ages, kind):
@@ -379,6 +378,11 @@ def test_a_column_without_numbers_is_not_taken_for_one(tmp_path, ages, kind):
         read_ages(tmp_path / "records.parquet", ages)
     assert CANARY not in str(caught.value)
     assert f"of the records file {tmp_path / 'records.parquet'} hold no numbers" in str(caught.value)
+
+
+def test_a_duration_is_no_level_and_no_number(tmp_path):
+    with pytest.raises(SchemaError, match="bytes or durations"):
+        read_ages(tmp_path / "records.parquet", pl.Series([3, 4]).cast(pl.Duration))
 
 
 def test_numbers_too_large_for_an_integer_are_in_no_range(tmp_path):
