@@ -89,9 +89,9 @@ class SharedBounds:
     alone: Floats
     undivided: Floats
     divided: float
-    touched: Bools
-    divisible: Bools
-    beside: Bools
+    touched: csr_array
+    divisible: csr_array
+    beside: csr_array
 
     def least_sum(self, weights: Floats) -> float:
         """A sum of weighted standard deviations that no choice of the groups falls below; docs/proofs/groups.md.
@@ -111,14 +111,15 @@ class SharedBounds:
         """By how much, at most, the sum falls if an entity divides groups; minus infinity if it cannot."""
         gain = weights * (self.undivided - self.alone)
         # Most that the others gain if an entity divides groups: in one container, and in all of them.
-        of_container = gain @ self.touched
+        of_container = self.touched.T @ gain
         in_one = np.full(len(weights), -np.inf)
-        entity_of, container = np.nonzero(self.divisible)
-        np.maximum.at(in_one, entity_of, of_container[container])
+        numbers = np.diff(self.divisible.indptr)
+        entity_of = np.repeat(np.arange(len(weights)), numbers)
+        np.maximum.at(in_one, entity_of, of_container[self.divisible.indices])
         in_one -= gain
-        in_all = gain @ self.beside - gain
+        in_all = self.beside.T @ gain - gain
         losses = np.full(len(weights), -np.inf)
-        for entity, containers in enumerate(self.divisible.sum(axis=1).tolist()):
+        for entity, containers in enumerate(numbers.tolist()):
             if containers == 0:
                 continue
             number = np.arange(1, containers + 1)
@@ -192,10 +193,9 @@ def shared_bounds(
         divisible.append(has & lacks)
     least = np.maximum(np.sqrt(np.concatenate(undivided)), alone)
     apart = 1 / (2 * within.finest) if within.finest > 0 else np.inf
-    touches, divides = np.concatenate(touched), np.concatenate(divisible)
     # Most entities touch few containers.
-    beside = (csr_array(touches) @ csr_array(divides).T).toarray()
-    return SharedBounds(alone, least, apart, touches, divides, beside)
+    touches, divides = (csr_array(np.concatenate(part)) for part in (touched, divisible))
+    return SharedBounds(alone, least, apart, touches, divides, touches @ divides.T)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
