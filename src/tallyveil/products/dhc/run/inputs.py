@@ -21,7 +21,7 @@ from tallyveil.plans.resources import free_disk, predict, sizes_of_spine
 from tallyveil.postprocess.passes.exact_groups import geounits_without_part, geounits_without_people
 from tallyveil.products.dhc.public.plan import PlannedRelease
 from tallyveil.products.topdown.run.before_spend import refuse_folder, refuse_many_people
-from tallyveil.products.topdown.run.preparation import Prepared, prepare, read_inputs
+from tallyveil.products.topdown.run.preparation import Inputs, Prepared, prepare, read_inputs
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer, Stopwatch
 
@@ -142,8 +142,8 @@ def _checked(
     plan, watch = release.alone, Stopwatch(observer)
     refuse_folder(plan, out)
     promised, awaited = release.awaited_agreement, release.awaited_residents
-    inputs = read_inputs(plan, observer, watch, promised)
-    prepared = prepare(plan, inputs, watch, [*promised, *awaited], protected=protected)
+    inputs = read_inputs(plan, observer, watch, promised, protected=protected)
+    prepared = prepare(plan, inputs, watch, [*promised, *awaited])
     spine = inputs.public.hierarchies.spine
     refuse_many_people(plan, spine, out, inputs.histograms[0].total)
     # By geocode: releases may have different trees above the same blocks.
@@ -151,7 +151,7 @@ def _checked(
     people = [item for item in awaited if item.adults]  # those whose units the release finds
     # With an agreement, the number of units comes from the earlier release and is not known yet.
     if people and not promised:
-        _refuse_people_without_units(people, earlier, plan, prepared, spine, order)
+        _refuse_people_without_units(people, earlier, plan, inputs, prepared, order)
     constraints = [table.digest() for table in prepared.constraints]
     return CheckedRelease(
         event=plan.event(inputs.public.allocation.event()),
@@ -163,7 +163,7 @@ def _checked(
             for item in asked
         },
         digest=binding_of(
-            inputs.records_digest, spine.digest(), *constraints, *prepared.counts_of_others.digests()
+            inputs.records_digest, spine.digest(), *constraints, *inputs.counts_of_others.digests()
         ),
     )
 
@@ -172,8 +172,8 @@ def _refuse_people_without_units(
     people: Sequence[Residents],
     earlier: Mapping[str, CheckedRelease],
     plan: ReleasePlan,
+    inputs: Inputs,
     prepared: Prepared,
-    spine: Spine,
     order: Integers,
 ) -> None:
     """Refuse residents whom the bounds of their release do not keep out of geounits without units.
@@ -181,7 +181,8 @@ def _refuse_people_without_units(
     Raises:
         ConstraintError: there are such residents.
     """
-    bare = geounits_without_part(plan, prepared.constraints, prepared.counts_of_others.agreed, spine)[order]
+    agreed, spine = inputs.counts_of_others.agreed, inputs.public.hierarchies.spine
+    bare = geounits_without_part(plan, prepared.constraints, agreed, spine)[order]
     for item in people:
         known = earlier.get(item.name)
         if known is None or len(known.empty[item.people]) != len(bare):

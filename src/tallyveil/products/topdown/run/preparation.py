@@ -41,12 +41,16 @@ class Inputs:
     Attributes:
         public: The public ones.
         privacy: The guarantee, for the manifest.
+        counts_of_others: What is taken over from finished releases.
+        taken: What the manifest says of these releases, by the kind of what is taken over.
         histograms: True counts of every geolevel. Confidential.
         records_digest: Digest of the records. Confidential: it would confirm a guess of them.
     """
 
     public: PublicInputs
     privacy: dict[str, Any]
+    counts_of_others: TakenOver
+    taken: dict[str, list[JsonObject]]
     histograms: tuple[ConfidentialHistogram, ...] = field(repr=False)
     records_digest: bytes = field(repr=False)
 
@@ -57,38 +61,42 @@ class Prepared:
 
     Attributes:
         constraints: Invariants and public bounds, at every geolevel.
-        counts_of_others: What is taken over from finished releases.
-        taken: What the manifest says of these releases, by the kind of what is taken over.
         groups: The counts that outer passes begin with, by group; None where the plan has no outer passes.
         subspace: The counts that will be drawn on a lattice.
         tree: The sweep up the spine, if families are fitted to values from the tree.
     """
 
     constraints: tuple[ConstraintTable, ...]
-    counts_of_others: TakenOver
-    taken: dict[str, list[JsonObject]]
     groups: FirstGroups | None
     subspace: "tuple[SubspaceDraw, ...]"
     tree: TreeSweep | None
 
 
 def read_inputs(
-    plan: ReleasePlan, observer: Observer, watch: Stopwatch, awaited: Sequence[Agreement] = ()
+    plan: ReleasePlan,
+    observer: Observer,
+    watch: Stopwatch,
+    awaited: Sequence[Agreement] = (),
+    *,
+    protected: bool,
 ) -> Inputs:
-    """Read the geography and the records of a plan.
+    """Read the geography of a plan, the finished releases that it agrees with, and its records.
 
     Args:
         plan: The plan.
         observer: Told of progress.
         watch: Times the stages.
         awaited: Agreements with releases of the same programme that are not finished.
+        protected: Whether the release shall protect people, so that it cannot read one that does not.
     Raises:
-        TallyveilError: an input breaks its rules, or the event cannot be accounted for.
+        TallyveilError: an input breaks its rules, a release that the plan agrees with is not finished or does not fit,
+            or the event cannot be accounted for.
     """
     with watch.stage("read geography"):
         public = read_public(plan)
         # Before the records: a guarantee that cannot be stated must fail while nothing confidential is open.
         privacy = privacy_of(plan, public.allocation)  # not every event can be accounted for
+        others, taken = _taken_over(plan, public.hierarchies, protected=protected)
     hierarchies = public.hierarchies
     for sentence in (
         *public.warnings,
@@ -102,7 +110,26 @@ def read_inputs(
     with watch.stage("read records"):
         histograms = read_histograms(plan, hierarchies.spine, awaited)
     # Coarser geolevels are sums of the finest one, so its digest is that of all records.
-    return Inputs(public, privacy, histograms, histograms[-1].digest())
+    return Inputs(public, privacy, others, taken, histograms, histograms[-1].digest())
+
+
+def _taken_over(
+    plan: ReleasePlan, hierarchies: Hierarchies, *, protected: bool
+) -> tuple[TakenOver, dict[str, list[JsonObject]]]:
+    """What is taken over from finished releases, and what the manifest says of them."""
+    agreed = [read_agreement(item, plan.schema, hierarchies) for item in plan.agreement]
+    residents = [read_residents(item, hierarchies.spine) for item in plan.residents]
+    if protected:
+        for release in (*(counts.release for counts in agreed), *(people.release for people in residents)):
+            refuse_unprotected(release)
+    records = {
+        "agreement": [counts.record for counts in agreed],
+        "residents": [people.record for people in residents],
+    }
+    others = TakenOver(
+        tuple(counts.counts for counts in agreed), tuple(people.counts for people in residents)
+    )
+    return others, {kind: listed for kind, listed in records.items() if listed}
 
 
 def prepare(
@@ -110,10 +137,8 @@ def prepare(
     inputs: Inputs,
     watch: Stopwatch,
     promised: Sequence[Agreement | Residents] = (),
-    *,
-    protected: bool,
 ) -> Prepared:
-    """Read what a plan agrees with, check its constraints against its inputs, and prepare what it asks for.
+    """Check the constraints of a plan against its inputs, and prepare what it asks for.
 
     Args:
         plan: The release.
@@ -121,26 +146,13 @@ def prepare(
         watch: Times the stage.
         promised: Agreements and residents that the plan does not have, of releases that will be made before this one.
             What outer passes begin with is then not known, only whether these counts and the others will be enough.
-        protected: Whether the release shall protect people, so that it cannot read one that does not.
     Raises:
-        TallyveilError: a release that it agrees with is not finished or does not fit; constraints contradict each other
-            or the records; or something could not be computed with them.
+        TallyveilError: constraints contradict each other or the records, or something could not be computed with them.
     """
-    hierarchies = inputs.public.hierarchies
+    hierarchies, others = inputs.public.hierarchies, inputs.counts_of_others
     with watch.stage("compile constraints"):
-        agreed = [read_agreement(item, plan.schema, hierarchies) for item in plan.agreement]
-        residents = [read_residents(item, hierarchies.spine) for item in plan.residents]
-        if protected:
-            for release in (
-                *(counts.release for counts in agreed),
-                *(people.release for people in residents),
-            ):
-                refuse_unprotected(release)
-        counts_of_others = TakenOver(
-            tuple(counts.counts for counts in agreed), tuple(people.counts for people in residents)
-        )
         constraints = compile_constraints(
-            plan, hierarchies, inputs.histograms, inputs.public.bounds, counts_of_others.agreed
+            plan, hierarchies, inputs.histograms, inputs.public.bounds, others.agreed
         )
         # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
@@ -153,9 +165,9 @@ def prepare(
                 for item in promised
                 if isinstance(item, Agreement)
             )
-            covering_counts(plan, constraints, [*counts_of_others.agreed, *later], hierarchies.spine)
+            covering_counts(plan, constraints, [*others.agreed, *later], hierarchies.spine)
         elif plan.outer:
-            groups = first_groups(plan, constraints, counts_of_others, hierarchies.spine)
+            groups = first_groups(plan, constraints, others, hierarchies.spine)
         subspace: tuple[SubspaceDraw, ...] = ()
         if plan.subspace:
             # Imported here, since few plans have such counts.
@@ -164,12 +176,7 @@ def prepare(
             subspace = prepare_subspace(plan, hierarchies.spine)
         # Refuses public zeros that the sweep up the spine could not take into account.
         tree = prepared_sweep(plan, hierarchies, constraints)
-    records = {
-        "agreement": [counts.record for counts in agreed],
-        "residents": [people.record for people in residents],
-    }
-    taken = {kind: listed for kind, listed in records.items() if listed}
-    return Prepared(constraints, counts_of_others, taken, groups, subspace, tree)
+    return Prepared(constraints, groups, subspace, tree)
 
 
 def compile_constraints(

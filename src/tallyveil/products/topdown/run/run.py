@@ -184,8 +184,8 @@ class _Release:
     def with_inputs(cls, product: TopDownProduct, observer: Observer) -> "_Release":
         """Read and check every input; nothing is written."""
         plan, watch = product.plan, Stopwatch(observer)
-        inputs = read_inputs(plan, observer, watch)
-        prepared = prepare(plan, inputs, watch, protected=product.protected)
+        inputs = read_inputs(plan, observer, watch, protected=product.protected)
+        prepared = prepare(plan, inputs, watch)
         # Takes a minute on the first run; bad inputs have been reported before.
         with watch.stage("compile kernels"):
             if plan.outer:
@@ -200,8 +200,8 @@ class _Release:
             inputs.public.allocation,
             inputs.histograms,
             prepared.constraints,
-            prepared.counts_of_others,
-            prepared.taken,
+            inputs.counts_of_others,
+            inputs.taken,
             prepared.groups,
             prepared.subspace,
             geography_digest=inputs.public.hierarchies.spine.digest(),
