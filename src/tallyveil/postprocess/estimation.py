@@ -41,9 +41,9 @@ from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import AGREEMENT, BOUNDS, INVARIANTS, TakenOver, read_kept
 from tallyveil.postprocess.constraints import ConstraintTable, with_implied_bounds
-from tallyveil.postprocess.families.block_allocation import ALLOCATION, BlockAllocation, shared_model
 from tallyveil.postprocess.families.chunk_files import UNSOLVED, ChunkFolders
 from tallyveil.postprocess.families.level import (
+    FAMILIES,
     FamilyBuilder,
     KeepMeasurements,
     LevelOutcome,
@@ -263,13 +263,16 @@ class Estimation:
         above = self._read_counts(folders, level - 1)
         builder = self._builder(level)
         keep = self._keeper(folders, builder)
-        if address["work"] == ALLOCATION:
-            allocation = BlockAllocation(builder, above, self._read_counts(folders, level - 2))
-            chunks = allocation.chunks(shared_model(folders), keep, folders)[0]
-        else:
+        if address["work"] == FAMILIES:
             # Sums of the tree come from the file that the run's own process shares; here the sweep is not made again.
             builder = replace(builder, tree=self._shared_values(folders, level))
             chunks = family_chunks(builder, above, keep, folders)[0]
+        else:
+            # Here, since few plans have a model of the finest geolevel.
+            from tallyveil.postprocess.families.block_allocation import BlockAllocation, shared_model
+
+            allocation = BlockAllocation(builder, above, self._read_counts(folders, level - 2))
+            chunks = allocation.chunks(shared_model(folders), keep, folders)[0]
         return chunks
 
     def _publishing(self, folders: ChunkFolders, work: str) -> Chunks[int]:
@@ -354,6 +357,9 @@ class Estimation:
         # The histogram belongs to the timed stage, for writing it takes a noticeable part of it.
         with self.watch.stage(f"estimate {builder.geolevel}", n_families(builder)):
             if allocates:
+                # Here, since few plans have a model of the finest geolevel.
+                from tallyveil.postprocess.families.block_allocation import BlockAllocation
+
                 allocation = BlockAllocation(builder, above[-1], above[-2])
                 outcome = allocation.estimated(self.observer, run.executor, keep, folders)
             else:
