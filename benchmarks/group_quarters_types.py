@@ -99,8 +99,8 @@ def errors_of_divisions(folder: Path, blocks: int, ratio: float, keys: int) -> l
         )
     )
     plan = load_plan(path)
-    inputs = read_inputs(plan, SilentObserver(), watch)
-    first = prepare(plan, inputs, watch, protected=False).groups
+    inputs = read_inputs(plan, SilentObserver(), watch, protected=False)
+    first = prepare(plan, inputs, watch).groups
     if first is None:
         raise RuntimeError("the release has no outer passes")
     allocation, spine = inputs.public.allocation, inputs.public.hierarchies.spine

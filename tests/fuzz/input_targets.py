@@ -12,6 +12,7 @@ from targets import Builder, Target, at
 
 from tallyveil.plans.from_toml.aims import load_aims
 from tallyveil.plans.from_toml.load import load_estimation, load_plan
+from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.products.dhc.public.from_toml import load_programme
 from tallyveil.products.lattice.confidential import read_confidential_table
 from tallyveil.products.lattice.public.from_toml import load_subspace_plan
@@ -148,8 +149,8 @@ def _aims(root: Path) -> Target:
 def prepared(path: Path) -> object:
     """Read a release file and everything that it names, as a run does before it spends; the digest of the records."""
     plan, watch = load_plan(path), Stopwatch(SilentObserver())
-    inputs = read_inputs(plan, SilentObserver(), watch)
-    prepare(plan, inputs, watch, protected=True)
+    inputs = read_inputs(plan, SilentObserver(), watch, protected=True)
+    prepare(plan, inputs, watch)
     return inputs.records_digest
 
 
@@ -165,8 +166,8 @@ def table_target(path: Path, table: Path, valid: bytes, form: str, *, confidenti
     def read() -> object:
         public = read_public(plan)
         histograms = read_histograms(plan, public.hierarchies.spine, ())
-        inputs = Inputs(public, {}, histograms, histograms[-1].digest())
-        prepare(plan, inputs, watch, protected=True)
+        inputs = Inputs(public, {}, TakenOver(), {}, histograms, histograms[-1].digest())
+        prepare(plan, inputs, watch)
         return inputs.records_digest
 
     return Target(valid, at(table, read), form, confidential)
