@@ -99,6 +99,17 @@ class Hierarchies:
         names = self.replaced_names
         return tuple(level for level, name in enumerate(self.spine.geolevels) if name not in names)
 
+    def original_ancestors(self, level: int) -> Integers:
+        """For each finest geounit of `spine`, the geounit of `original` at a level that contains it; shape (n_finest,).
+
+        Args:
+            level: Number of a geolevel of `original`, root first.
+        """
+        # Steps may have put the finest geounits into another order.
+        finest = self.original.locate(self.original.finest, self.spine.geocodes[-1].text)
+        ancestors: Integers = self.original.ancestors(level)[finest]
+        return ancestors
+
     def codes_of(self, area: str) -> pl.Series:
         """The geocodes or names of what there are tables of, in the order of the tables.
 

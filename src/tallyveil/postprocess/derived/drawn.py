@@ -99,10 +99,8 @@ class OpenedDraws:
 
     def _units(self, geolevel: str) -> Integers:
         """The geounit of a geolevel of the geography that each finest geounit of the spine lies in."""
-        spine, original = self.release.spine, self.release.hierarchies.original
-        finest = original.locate(original.finest, spine.geocodes[spine.finest].text)
-        units: Integers = original.ancestors(original.geolevels.index(geolevel))[finest]
-        return units
+        hierarchies = self.release.hierarchies
+        return hierarchies.original_ancestors(hierarchies.original.geolevels.index(geolevel))
 
     def _refuse(self, asked: Asking) -> None:
         """Refuse what draws do not say; raises ConfigError."""

@@ -153,7 +153,7 @@ def _on_spine(
     of_original = csr_array((counts.astype(np.int32), (rows, answers)), size)
     of_spine = spine.finest if level == original.finest else spine.level_index(original.geolevels[level])
     # A geounit that steps of the spine have cut or put together has the counts of all in which it has blocks.
-    place = original.ancestors(level)[original.locate(original.finest, spine.geocodes[-1].text)]
+    place = hierarchies.original_ancestors(level)
     pairs = np.unique(np.stack([spine.ancestors(of_spine), place], axis=1), axis=0)
     parts = csr_array(
         (np.ones(len(pairs), np.int32), (pairs[:, 0], pairs[:, 1])), (spine.n_geounits(of_spine), size[0])

@@ -297,9 +297,7 @@ def _name(i: int) -> str:
 
 def _summed(release: FinishedRelease, draws: list[PublicCounts], level: int) -> Iterator[PublicCounts]:
     """The draws' counts at a geolevel of the geography as readers know it."""
-    spine, original = release.spine, release.hierarchies.original
-    # Steps of the spine may have put the finest geounits into another order.
-    place = original.ancestors(level)[original.locate(original.finest, spine.geocodes[spine.finest].text)]
+    original, place = release.hierarchies.original, release.hierarchies.original_ancestors(level)
     for draw in draws:
         total = TripletSum(original.n_geounits(level), release.schema.size)
         rows, cells, counts = draw.rows(0, draw.n_geounits)
