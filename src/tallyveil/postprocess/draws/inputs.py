@@ -151,7 +151,7 @@ def _on_spine(
     level, rows = _located(path, hierarchies, codes)
     size = original.n_geounits(level), query.size
     of_original = csr_array((counts.astype(np.int32), (rows, answers)), size)
-    of_spine = spine.finest if level == original.finest else spine.level_index(original.geolevels[level])
+    of_spine = spine.level_index(original.geolevels[level])
     # A geounit that steps of the spine have cut or put together has the counts of all in which it has blocks.
     place = hierarchies.original_ancestors(level)
     pairs = np.unique(np.stack([spine.ancestors(of_spine), place], axis=1), axis=0)
@@ -166,12 +166,12 @@ def _located(path: Path, hierarchies: Hierarchies, codes: pl.Series) -> tuple[in
     original = hierarchies.original
     best, fewest = original.finest, codes
     for level in range(original.finest, 0, -1):
+        # Steps may have put parts with another name in the place of a geolevel.
+        if original.geolevels[level] not in hierarchies.spine.geolevels[1:]:
+            continue
         rows = original.locate(level, codes)
         lost = codes.filter(pl.Series(rows < 0))
-        if not len(lost) and original.geolevels[level] in (
-            *hierarchies.spine.geolevels[1:],
-            original.geolevels[-1],
-        ):
+        if not len(lost):
             return level, rows
         if len(lost) < len(fewest):
             best, fewest = level, lost
