@@ -446,7 +446,7 @@ def _checks_of_level(
 def _checks_of_finest(root: Path, promises: Promises, finest: PublicCounts) -> Iterator[Check]:
     """The checks of what is made from the finest counts: areas and microdata."""
     for number in range(len(promises.areas)):
-        yield partial(check_areas, root, promises, finest, [number])
+        yield partial(check_areas, root, promises, finest, number)
     if promises.microdata:
         yield partial(_check_records, root, promises, finest)
 
@@ -455,22 +455,22 @@ def _check_records(root: Path, promises: Promises, finest: PublicCounts) -> None
     require(RECORDS, record_files_agree(root, finest, promises.schema, promises.spine))
 
 
-def check_areas(root: Path, promises: Promises, finest: PublicCounts, areas: Iterable[int]) -> None:
+def check_areas(root: Path, promises: Promises, finest: PublicCounts, number: int) -> None:
     """Hold all tables of some areas to the sums of their finest geounits.
 
     Args:
         root: Release folder.
         promises: What the files must keep.
         finest: Counts of the finest geolevel.
-        areas: Numbers of the areas.
+        number: Number of the areas among those of the promises.
     Raises:
         SolverError, StoreError: as `check_release`.
     """
-    for area in (promises.areas[number] for number in areas):
-        summed, spine_of_area = area_counts(finest, area, promises.schema.size), area_spine(area)
-        for group in promises.tables:
-            agrees = _table_agrees(root, summed, group, spine_of_area, zeros=promises.has_zeros(group))
-            require(promises.name_of_area(area), agrees)
+    area = promises.areas[number]
+    summed, spine_of_area = area_counts(finest, area, promises.schema.size), area_spine(area)
+    for group in promises.tables:
+        agrees = _table_agrees(root, summed, group, spine_of_area, zeros=promises.has_zeros(group))
+        require(promises.name_of_area(area), agrees)
 
 
 def check_tables(
@@ -653,7 +653,7 @@ class AreaPart:
         """Check a release folder; returns the names of the checks that this part has passed. See `Part`."""
         spine = promises.spine
         finest = read_histogram(root, spine.geolevels[-1], promises.schema, spine)
-        check_areas(root, promises, finest, [self.number])
+        check_areas(root, promises, finest, self.number)
         return [promises.name_of_area(promises.areas[self.number])]
 
 
