@@ -414,11 +414,12 @@ class Estimation:
 
     def check(self, run: Run) -> list[str]:
         """Read the published files back and verify them; returns the names of the checks."""
+        final_checks = self.final_checks
         if run.executor.is_remote:
-            with self.watch.stage(CHECKS, len(self._parts) + (self.groups is not None)):
-                return self.final_checks.elsewhere(run, self._parts, lambda _: self.observer.advanced(1))
+            with self.watch.stage(CHECKS, len(self._parts) + final_checks.has_limits):
+                return final_checks.elsewhere(run, self._parts, lambda _: self.observer.advanced(1))
         with self.watch.stage(CHECKS, self.spine.n_levels):
-            checks = self.final_checks.here(run.path, run.executor.threads)
+            checks = final_checks.here(run.path, run.executor.threads)
             self.observer.advanced(self.spine.n_levels)
         return checks
 

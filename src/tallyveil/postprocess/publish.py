@@ -248,8 +248,8 @@ class FinalChecks:
         )
         run.executor.share(CHECKS, lambda path: write_text(path, text))
         chunks = self._chunks(run.path, text)
-        # It alone reads all finest counts, so that no core waits for it at the end.
-        limits = [] if self.groups is None else [len(parts)]  # reads the most, so it is begun first
+        # It alone reads all finest counts. It is begun first, so that no core waits for it at the end.
+        limits = [len(parts)] if self.has_limits else []
         passed = gathered(run.executor, chunks, [*limits, *range(len(parts))], done)
         names_passed = {name for names in passed for name in names}
         # The names are compared with what was promised: a worker process that leaves out a check does not pass it.
