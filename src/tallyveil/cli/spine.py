@@ -421,10 +421,16 @@ def _ratio_of_means(row: dict[str, Any]) -> str:
     return f"{second / first - 1:+.0%}" + (" worse" if row["worse"] else "")
 
 
-def _bound_and_gap(row: dict[str, Any], bound: str = "bound_mean", gap: str = "gap") -> list[Any]:
-    if row[bound] is None:
-        return ["–", "–"]
-    return [row[bound], "–" if row[gap] is None else f"{row[gap]:.1%}"]
+BOUNDS = ["bound", "gap", "shared", "gap"]
+
+
+def _bounds_and_gaps(row: dict[str, Any]) -> list[Any]:
+    """What stands below `BOUNDS`; a dash where there is no bound or no gap."""
+    columns: list[Any] = []
+    for bound, gap in (("bound_mean", "gap"), ("shared_mean", "shared_gap")):
+        columns.append("–" if row[bound] is None else row[bound])
+        columns.append("–" if row[gap] is None else f"{row[gap]:.1%}")
+    return columns
 
 
 def _show_distances(frame: "pl.DataFrame", bounded: bool) -> None:
@@ -434,10 +440,10 @@ def _show_distances(frame: "pl.DataFrame", bounded: bool) -> None:
     columns = [f"{place}_{name}" for name in ("mean", "greatest") for place in ("first", "second")]
     show_table(
         ["off-spine distance", "areas", "1st mean", "2nd mean", "1st max", "2nd max"]
-        + (["bound", "gap", "shared", "gap"] if bounded else []),
+        + (BOUNDS if bounded else []),
         [
             [row["name"], row["areas"], *(row[column] for column in columns)]
-            + ([*_bound_and_gap(row), *_bound_and_gap(row, "shared_mean", "shared_gap")] if bounded else [])
+            + (_bounds_and_gaps(row) if bounded else [])
             for row in frame.iter_rows(named=True)
         ],
         False,
@@ -461,7 +467,7 @@ def _show_rows(comparison: "SpineComparison", as_json: bool) -> None:
             "areas",
             *(f"{place} {name}" for name in PRINTED.values() for place in ("1st", "2nd")),
             "change",
-            *(["bound", "gap", "shared", "gap"] if bounded else []),
+            *(BOUNDS if bounded else []),
         ],
         [
             [
@@ -472,7 +478,7 @@ def _show_rows(comparison: "SpineComparison", as_json: bool) -> None:
             ]
             + [row[f"{place}_{measure}"] for measure in PRINTED for place in ("first", "second")]
             + [_ratio_of_means(row)]
-            + ([*_bound_and_gap(row), *_bound_and_gap(row, "shared_mean", "shared_gap")] if bounded else [])
+            + (_bounds_and_gaps(row) if bounded else [])
             for row in frame.iter_rows(named=True)
         ],
         False,
