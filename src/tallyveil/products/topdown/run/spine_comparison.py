@@ -133,16 +133,11 @@ def comparison(
     # Families without entities have no row among the kinds.
     pairs = [pair for pair in zip(*families, strict=True) if pair[0].n_entities]
     each = [
-        _each(kind, family, variances[0], variances[1], rows_on_first).with_columns(
-            pl.Series(
-                "bound",
-                [None] * family.n_entities if told is None else told.least(family.reordered(rows_on_first)),
-            )
-        )
-        for kind, families_on_first in (("geolevel", areas), ("entities", families[0]))
-        for family in families_on_first
+        _each(kind, pair, variances, told)
+        for kind, of_kind in (("geolevel", list(zip(areas, moved, strict=True))), ("entities", pairs))
+        for pair in of_kind
     ]
-    bounds = [frame["bound"].mean() for frame in each if frame.height]
+    bounds = [frame["bound"].mean() for frame in each]
     rows = [
         _row("areas of the first", on_first, on_second, aimed, bound)
         for on_first, on_second, bound in zip(first, second, bounds, strict=True)
@@ -364,16 +359,17 @@ def _parameters(strategy: Strategy, moved: bool) -> list[dict[str, Any]]:
 
 
 def _each(
-    kind: str, family: EntityFamily, first: SpineVariances, second: SpineVariances, rows: Any
+    kind: str, pair: Sequence[EntityFamily], variances: Sequence[SpineVariances], told: _Told | None
 ) -> pl.DataFrame:
-    """Standard deviation of every area of a family on the first spine, on both."""
-
-    names = {"kind": [kind] * family.n_entities, "name": [family.name] * family.n_entities}
+    """Standard deviation of every area of a family on two spines, and the bound on that of the second."""
+    first, second = pair
+    names = {"kind": [kind] * first.n_entities, "name": [first.name] * first.n_entities}
     return pl.DataFrame(
-        {**names, "code": list(family.codes)}, schema=dict.fromkeys((*names, "code"), pl.String)
+        {**names, "code": list(first.codes)}, schema=dict.fromkeys((*names, "code"), pl.String)
     ).with_columns(
-        pl.Series("first", np.sqrt(entity_variances(first, family))),
-        pl.Series("second", np.sqrt(entity_variances(second, family.reordered(rows)))),
+        pl.Series("first", np.sqrt(entity_variances(variances[0], first))),
+        pl.Series("second", np.sqrt(entity_variances(variances[1], second))),
+        pl.Series("bound", [None] * first.n_entities if told is None else told.least(second)),
     )
 
 
