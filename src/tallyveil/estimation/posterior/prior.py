@@ -444,21 +444,21 @@ def _trust(
         discount, renewal: The values before.
         divisions: `log_earlier` of some divisions; all of them together decide.
     """
-    place = np.searchsorted(shapes.step, shapes.told)
 
-    def likelier(values: Callable[[Floats], tuple[Floats, Floats]]) -> Callable[[Floats, Floats], Floats]:
-        def of(old: Floats, new: Floats) -> Floats:
-            both = shapes.at(shapes.row, *values(old[place])), shapes.at(shapes.row, *values(new[place]))
-            return np.asarray(np.sum([log(both) for log in divisions], axis=0))
+    def likelier(earlier: Callable[[Floats], Earlier]) -> Callable[[Floats, Floats], Floats]:
+        return lambda old, new: np.asarray(
+            np.sum([log((earlier(old), earlier(new))) for log in divisions], axis=0)
+        )
 
-        return of
-
-    before = shapes.at(shapes.row, discount, _odds(renewal))
-    of_discounts = likelier(lambda values: (values, renewal))
-    discount = _walked(rng, of_discounts, before.discount, shapes.tied, _normal)[place]
-    of_renewals = likelier(lambda values: (discount, _probability(values)))
-    odds = _walked(rng, of_renewals, before.renewal, shapes.tied, _uniform)[place]
-    return discount, _probability(odds)
+    before = shapes.at(shapes.row, discount, renewal)
+    of_discounts = likelier(lambda discounts: before._replace(discount=discounts))
+    discounts = _walked(rng, of_discounts, before.discount, shapes.tied, _normal)
+    after = before._replace(discount=discounts)
+    of_renewals = likelier(lambda odds: after._replace(renewal=_probability(odds)))
+    odds = shapes.at(shapes.row, discount, _odds(renewal)).renewal
+    odds = _walked(rng, of_renewals, odds, shapes.tied, _uniform)
+    first = np.searchsorted(shapes.step, shapes.told)
+    return discounts[first], _probability(odds[first])
 
 
 def _compositions(
@@ -569,7 +569,7 @@ def _emptiness(
     # Empty and occupied blocks are a division like that of persons, in two groups.
     entries = entries_of(np.stack([none + some, none, some], axis=1))
     parent = np.array([-1, 0, 0], np.int32)
-    nothing = EarlierShapes.none(parent).at(0, np.zeros(0), np.zeros(0))
+    nothing = Earlier(np.zeros((0, 3), np.int32), np.zeros(3), np.zeros(3))
     groups, same = Groups(parent, np.zeros(3), nothing), np.zeros(len(none), np.int64)
     tied = np.array([0, -1, -1])
     expected, near = common.empty_mean, np.full(3, common.empty_near)
