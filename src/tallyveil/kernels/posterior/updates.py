@@ -325,9 +325,9 @@ def log_rows(
     for b in range(of_block.size):
         for entry in range(entries.begin[b], entries.begin[b + 1]):
             g, n = entries.column[entry], entries.number[entry]
-            if groups.parent[g] >= 0:
-                a = concentration[groups.parent[g]]
-                p = groups.parent[g]
+            p = groups.parent[g]
+            if p >= 0:
+                a = concentration[p]
                 w = a * centre(mean[of_block[b], g], groups.earlier, b, p, g)
                 w_new = a * centre(mean[other, g], groups.earlier, b, p, g)
                 logs[b] += _log_rising_ratio(w_new, w, n)
