@@ -14,14 +14,13 @@ import sys
 import time
 
 import numpy as np
-from draws_facilities import QUERIES, SCHEMA, measured
-from draws_states import KINDS, counts_of
+from draws_facilities import QUERIES, SCHEMA, measured, state_of
+from draws_states import KINDS
 
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.covariates import Covariates
 from tallyveil.estimation.posterior.prior import Common, averaged
 from tallyveil.estimation.posterior.problem import LimitRows, PosteriorProblem, posterior_problem
-from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.spine import Spine
 
 
@@ -76,10 +75,8 @@ def described(states: np.ndarray, truth: np.ndarray, facility: np.ndarray, spine
 
 def main(name: str, seed: int) -> None:
     """Print the comparison of one state."""
-    codes, people, facility = counts_of(KINDS[name], seed)
-    truth = people.reshape(len(codes), -1)
+    spine, truth, facility = state_of(KINDS[name], seed)
     size = truth.sum(axis=1)
-    spine = spine_from_prefixes(codes, ["State", "County", "Tract", "Group", "Block"], (2, 5, 11, 12, 15))
     rng = np.random.default_rng([9, seed])
     levels, rows = measured(truth, spine, rng)
     homes = housing_units(size, facility, rng)

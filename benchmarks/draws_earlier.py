@@ -15,14 +15,13 @@ import sys
 
 import numpy as np
 from draws_covariates import described, sampled
-from draws_facilities import QUERIES, SCHEMA, measured
-from draws_states import KINDS, counts_of
+from draws_facilities import QUERIES, SCHEMA, measured, state_of
+from draws_states import KINDS
 from scipy.sparse import csr_array
 
 from tallyveil.estimation.posterior.covariates import Covariates
 from tallyveil.estimation.posterior.earlier import EarlierCensus
 from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
-from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.synthetic.people import RACES
 
 
@@ -42,9 +41,7 @@ def earlier_counts(truth: np.ndarray, offsets: np.ndarray, rng: np.random.Genera
 
 def main(name: str, seed: int) -> None:
     """Print the comparison of one state."""
-    codes, people, facility = counts_of(KINDS[name], seed)
-    truth = people.reshape(len(codes), -1)
-    spine = spine_from_prefixes(codes, ["State", "County", "Tract", "Group", "Block"], (2, 5, 11, 12, 15))
+    spine, truth, facility = state_of(KINDS[name], seed)
     rng = np.random.default_rng([9, seed])
     levels, rows = measured(truth, spine, rng)
     offsets = spine.finest_offsets(3)

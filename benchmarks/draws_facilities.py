@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from draws_states import KINDS, counts_of
+from draws_states import KINDS, Kind, counts_of
 
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.chain import Chain
@@ -49,6 +49,13 @@ class Rows:
         return np.concatenate([self.values[level, query.name][start:stop] for query in queries], axis=1)
 
 
+def state_of(kind: Kind, seed: int) -> tuple[Spine, np.ndarray, np.ndarray]:
+    """The spine of a state, the counts of its blocks (shape (blocks, cells)), and which blocks are group quarters."""
+    codes, people, facility = counts_of(kind, seed)
+    spine = spine_from_prefixes(codes, ["State", "County", "Tract", "Group", "Block"], (2, 5, 11, 12, 15))
+    return spine, people.reshape(len(codes), -1), facility
+
+
 def measured(truth: np.ndarray, spine: Spine, rng: np.random.Generator) -> tuple[list[LevelModel], Rows]:
     """Noisy answers about the counts of blocks, and their precisions at every geolevel."""
     values, levels = {}, []
@@ -66,9 +73,7 @@ def measured(truth: np.ndarray, spine: Spine, rng: np.random.Generator) -> tuple
 def main(seed: int) -> None:
     """Print the comparison of one state."""
     kind = replace(KINDS["segregated"], units=(2, 4, 3, 20), facilities=0.03)
-    codes, people, facility = counts_of(kind, seed)
-    truth = people.reshape(len(codes), -1)
-    spine = spine_from_prefixes(codes, ["State", "County", "Tract", "Group", "Block"], (2, 5, 11, 12, 15))
+    spine, truth, facility = state_of(kind, seed)
     levels, rows = measured(truth, spine, np.random.default_rng([9, seed]))
     total, size = np.full((1, 1), truth.sum(), np.int32), truth.sum(axis=1)
     units = np.where(size > 0, -(-size // 3), np.cumsum(size == 0) % 4 == 0)
