@@ -26,6 +26,8 @@ BLOCKS = ["11", "12", "13", "21", "22"]
 PLAIN = spine_from_columns({"S": ["s"] * 5, "G": ["1", "1", "1", "2", "2"], "B": BLOCKS}, ["S", "G", "B"])
 CUT = spine_from_columns({"S": ["s"] * 5, "G": ["x", "x", "y", "y", "y"], "B": BLOCKS}, ["S", "G", "B"])
 """The first group was cut, and a part of it put together with the second."""
+UNLIKE = spine_from_columns({"S": ["s"] * 5, "P": ["x", "x", "y", "y", "y"], "B": BLOCKS}, ["S", "P", "B"])
+"""Parts with another name stand in the place of groups."""
 
 
 class Nothing:
@@ -70,6 +72,11 @@ def test_geocodes_of_two_geolevels_are_refused(census):
     with pytest.raises(GeographyError, match="1 rows whose geocode is of no B, such as '1'") as raised:
         census([("11", "old", "b", 4), ("12", "old", "b", 4), ("1", "old", "b", 3)], plain_hierarchies(PLAIN))
     assert raised.value.code == "draws-earlier"
+
+
+def test_counts_of_a_geolevel_that_was_not_measured_are_refused(census):
+    with pytest.raises(GeographyError, match="2 rows whose geocode is of no B, such as '1'"):
+        census([("1", None, "b", 4), ("2", None, "a", 1)], Hierarchies(UNLIKE, PLAIN))
 
 
 @pytest.mark.parametrize("limited", [False, True])
