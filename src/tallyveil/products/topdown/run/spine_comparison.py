@@ -56,6 +56,10 @@ class FreeGroups:
     geolevels: tuple[str, ...]
     limit: FanOutLimit
 
+    def are_lowest_alone(self, spine: Spine) -> bool:
+        """Whether only the groups just above the finest geounits of a spine are free."""
+        return self.geolevels == (_lowest(spine),)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
@@ -291,8 +295,12 @@ def _undivided(
 
     It is known where only the lowest groups are free, and where an entity that divides a group makes the mean greater.
     """
-    known = shared is not None and shared.bounds.keeps_groups_whole(shared.reached)
-    if not known or free is None or free.geolevels != (_lowest(spine),):
+    if (
+        free is None
+        or shared is None
+        or not free.are_lowest_alone(spine)
+        or not shared.bounds.keeps_groups_whole(shared.reached)
+    ):
         return [None] * (len(pairs) + 1)
     least = undivided_distances(spine, [pair[1] for pair in pairs], free.geolevels[0], free.limit)
     return [float(distances.mean()) for distances in (*least, np.concatenate(least))]
@@ -305,7 +313,7 @@ def _distances(
     first, second = (off_spine_distances(spine, family) for spine, family in zip(spines, pair, strict=True))
     bounds = None if free is None else distance_bounds(spines[1], pair[1], free.geolevels, free.limit)
     least = None if bounds is None else float(bounds.mean())
-    if free is not None and free.geolevels == (_lowest(spines[1]),):
+    if free is not None and free.are_lowest_alone(spines[1]):
         # Entities of a family share their groups.
         least = joint_distance_bound(spines[1], [pair[1]], free.geolevels[0], free.limit) / len(first.codes)
     return {
@@ -330,7 +338,7 @@ def _all_distances(
         name: None if rows[0][name] is None else sum(row["areas"] * row[name] for row in rows) / areas
         for name in ("first_mean", "second_mean", "bound_mean")
     }
-    if free is not None and free.geolevels == (_lowest(spine),):
+    if free is not None and free.are_lowest_alone(spine):
         shared = joint_distance_bound(spine, families, free.geolevels[0], free.limit) / areas
         means["bound_mean"] = max(shared, means["bound_mean"])
     greatest = {
