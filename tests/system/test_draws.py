@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import polars as pl
 import pytest
+from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
 
 import tallyveil
 from tallyveil.errors import TallyveilError
@@ -435,3 +436,44 @@ def test_imputations_are_combined():
     ):
         with pytest.raises(TallyveilError):
             tallyveil.combined(estimates, variances)
+
+
+@pytest.fixture(scope="module")
+def cut_release(make_small_inputs, tmp_path_factory):
+    """A finished release whose spine cuts towns at a reserve and groups them."""
+    folder = tmp_path_factory.mktemp("cut")
+    path = make_small_inputs(folder / "inputs")
+    entities_of(path.parent).write_parquet(path.parent / "entities.parquet")
+    path.write_text(with_shares(path.read_text()) + ENTITIES + STEPS)
+    return tallyveil.run(path, folder / "release", insecure_test_key="draws").path
+
+
+@pytest.mark.parametrize("experimental", [False, True])
+def test_draws_on_another_spine_are_of_the_given_geography(cut_release, tmp_path, monkeypatch, experimental):
+    with_few_sweeps(monkeypatch)
+    census = tmp_path / "census.csv"
+    census.write_text(
+        "geocode,home,count\n"
+        + "".join(
+            f"{code},house,9\n" for code in tallyveil.open(cut_release).table("Town", "total")["geocode"]
+        )
+    )
+    drawn = tallyveil.make_draws(
+        cut_release, tmp_path / "draws", number=40, experimental_blocks=experimental, earlier_census=census
+    )
+    opened = tallyveil.open(cut_release)
+    assert drawn.description["geolevel"] == ("Block" if experimental else "Town")
+    assert drawn.description["earlier"] == {"geolevel": "Town", "attributes": ["home"]}
+    for area, query in (("Region", "total"), ("Town", "age"), ("Town", "total")):
+        ours = drawn.table(area, query, level=0.9)
+        theirs = opened.table(area, query)
+        keys = [name for name in theirs.columns if name in ("geocode", "age")]
+        both = ours.join(theirs, on=keys, validate="1:1")
+        assert len(both) == len(ours) == len(theirs)
+        assert (both["published"] == both["count"]).all()
+        # Draws of another geounit would be far from its published count.
+        assert (both["mean"] - both["count"]).abs().mean() < 10
+    asked = opened.ask("total by Town", draws=tmp_path / "draws", level=0.9).table
+    assert asked["drawn"].to_numpy() == pytest.approx(
+        drawn.table("Town", "total", level=0.9)["mean"].to_numpy()
+    )

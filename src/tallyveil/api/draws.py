@@ -110,24 +110,36 @@ class Draws:
         answers = self._answers(area, query)
         flat = answers.reshape(len(answers), -1)
         tail = (1.0 - level) / 2.0
-        return self._labels(area, query).with_columns(
+        labels = self._labels(area, query)
+        # By name: tables of a release have other areas than the spine in an order of their own.
+        return labels.with_columns(
             pl.Series("mean", flat.mean(axis=0)),
             pl.Series("standard_deviation", flat.std(axis=0, ddof=1)),
             # Outwards to whole counts: an interval of counts never has less than its share.
             pl.Series("lower", np.quantile(flat, tail, axis=0, method="lower")),
             pl.Series("upper", np.quantile(flat, 1.0 - tail, axis=0, method="higher")),
-            *self._without_model(area, group, level),
+        ).join(
+            self._without_model(area, group, level),
+            on=labels.columns,
+            how="left",
+            maintain_order="left",
+            validate="1:1",
         )
 
     def _without_model(self, area: str, group: "QueryGroup", level: float) -> pl.DataFrame:
-        """Published counts, and estimates from the measurements alone; raises StoreError."""
+        """Published counts, and estimates from the measurements alone, by geocode and labels; raises StoreError."""
         from tallyveil.postprocess.derived.ask import Terms, answer_question
         from tallyveil.postprocess.derived.question import Question
 
-        names = tuple(factor.name for factor in group.factors if factor.name is not None)
-        answer = answer_question(self._release.root, Question(by=(area, *names)), terms=Terms(level))
+        columns = {factor.name: factor.attribute for factor in group.factors if factor.name is not None}
+        answer = answer_question(self._release.root, Question(by=(area, *columns)), terms=Terms(level))
         return answer.table.select(
-            published="count", estimate="estimate", estimate_lower="lower", estimate_upper="upper"
+            "geocode",
+            *(pl.col(name).alias(attribute) for name, attribute in columns.items()),
+            published="count",
+            estimate="estimate",
+            estimate_lower="lower",
+            estimate_upper="upper",
         )
 
     def _answers(self, area: str, query: str) -> "NDArray[np.int64]":
@@ -234,9 +246,10 @@ def open_draws(out: AnyPath, release: AnyPath) -> Draws:
         StoreError: there are no draws, or they are of another release.
     """
     from tallyveil.postprocess.draws.job import read_description
+    from tallyveil.postprocess.draws.model import on_given_geography
     from tallyveil.postprocess.intervals.model import open_release
 
-    opened = open_release(Path(release))
+    opened = on_given_geography(open_release(Path(release)))
     return Draws(Path(out), opened, read_description(Path(out), opened))
 
 

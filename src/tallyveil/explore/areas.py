@@ -6,7 +6,7 @@ families beside them. So the geolevels of the explorer are always one tree whose
 depth-first order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,8 +16,7 @@ import polars as pl
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.explore.files import CHUNK, NAMES_FILE, chunk_ranges, list_path, members_path, write_data
-from tallyveil.geography.areas import Hierarchies, geounits_as_entities
-from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.areas import Hierarchies, geounits_as_entities, given_geography
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.schema import plural_of
@@ -96,7 +95,7 @@ def areas_of(hierarchies: Hierarchies, plan: JsonObject) -> Areas:
         plan: Its plan, which names the geolevels of the geography and the families with tables.
     """
     spine = hierarchies.spine
-    tree = _tree(hierarchies, _planned_geolevels(plan, spine))
+    tree = given_geography(hierarchies, plan)
     measured = spine.locate(spine.finest, tree.geocodes[tree.finest].text)
     of_plan = [
         geounits_as_entities(spine, level)
@@ -110,34 +109,6 @@ def areas_of(hierarchies: Hierarchies, plan: JsonObject) -> Areas:
         codes = pl.Series(family.codes, dtype=pl.String)
         kinds.append(Kind(family.name, KindType.FAMILY, codes, in_order, family.reordered(measured)))
     return Areas(spine, tree, tuple(kinds), measured, hierarchies.names)
-
-
-def _planned_geolevels(plan: JsonObject, spine: Spine) -> Sequence[str]:
-    """The geolevels of the geography that the release was given."""
-    stated = plan.get("spine")
-    return spine.geolevels if stated is None else tuple(stated["from"])
-
-
-def _tree(hierarchies: Hierarchies, geolevels: Sequence[str]) -> Spine:
-    """The tree of the geography that the release was given."""
-    spine = hierarchies.spine
-    if tuple(geolevels) == spine.geolevels and not hierarchies.replaced:
-        return spine
-    replaced = {family.name: family for family in hierarchies.replaced}
-    columns = {
-        name: _of_family(replaced[name])
-        if name in replaced
-        else spine.geocodes[spine.level_index(name)].text.gather(spine.ancestors(spine.level_index(name)))
-        for name in geolevels
-    }
-    return spine_from_columns(columns, list(geolevels))
-
-
-def _of_family(family: EntityFamily) -> pl.Series:
-    """The entity of every finest geounit, where each is in exactly one."""
-    entity = np.empty(family.n_finest, dtype=np.int64)
-    entity[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
-    return pl.Series(family.codes, dtype=pl.String).gather(entity)
 
 
 BOX = ("west", "south", "east", "north")

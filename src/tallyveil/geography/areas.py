@@ -10,16 +10,17 @@ spine on which each State is a geounit again, between the US and its parts, of w
 (`with_sums`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
+from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.geometry import Geometry
 from tallyveil.geography.optimise import OptimisedSpine
@@ -172,6 +173,34 @@ def replaced_areas(original: Spine, optimised: OptimisedSpine) -> tuple[EntityFa
         for level in range(original.finest)
         if not _has_as_it_was(original, level, optimised)
     )
+
+
+def given_geography(hierarchies: Hierarchies, plan: Mapping[str, Any]) -> Spine:
+    """The spine of the geography that a finished release was given, whose folder has the measured spine alone.
+
+    Args:
+        hierarchies: The measured spine, and the areas beside it.
+        plan: The plan in its manifest, which names the geolevels of the geography.
+    """
+    spine, stated = hierarchies.spine, plan.get("spine")
+    geolevels = spine.geolevels if stated is None else tuple(stated["from"])
+    if geolevels == spine.geolevels and not hierarchies.replaced:
+        return spine
+    replaced = {family.name: family for family in hierarchies.replaced}
+    columns = {
+        name: _entities_of_finest(replaced[name])
+        if name in replaced
+        else spine.geocodes[spine.level_index(name)].text.gather(spine.ancestors(spine.level_index(name)))
+        for name in geolevels
+    }
+    return spine_from_columns(columns, list(geolevels))
+
+
+def _entities_of_finest(family: EntityFamily) -> pl.Series:
+    """The entity of every finest geounit, where each is in exactly one."""
+    entity = np.empty(family.n_finest, dtype=np.int64)
+    entity[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
+    return pl.Series(family.codes, dtype=pl.String).gather(entity)
 
 
 def area_spine(family: EntityFamily, order: Integers | None = None) -> Spine:

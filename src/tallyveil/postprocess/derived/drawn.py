@@ -29,6 +29,7 @@ from tallyveil.postprocess.derived.numbers import SHARE_DECIMALS, Columns, label
 from tallyveil.postprocess.derived.plain import plain_numbers
 from tallyveil.postprocess.derived.question import refused
 from tallyveil.postprocess.draws.job import DrawsDescription, read_description, read_draws, require_draws
+from tallyveil.postprocess.draws.model import on_given_geography
 from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.schema.counts import PublicCounts, TripletSum
 
@@ -50,6 +51,7 @@ class OpenedDraws:
     @classmethod
     def of(cls, path: Path, release: FinishedRelease, level: float) -> "OpenedDraws":
         """Open draws; raises StoreError if they are of another release, ConfigError if too few for a level."""
+        release = on_given_geography(release)
         description = read_description(path, release)
         require_draws(description.number, level)
         return cls(path, release, description)

@@ -21,7 +21,7 @@ from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.marks import marks_of
 from tallyveil.postprocess.draws.inputs import PublicInputs, read_inputs
-from tallyveil.postprocess.draws.model import posterior_of
+from tallyveil.postprocess.draws.model import on_given_geography, posterior_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.schema.counts import PublicCounts, TripletSum
@@ -153,7 +153,7 @@ def make_draws(
         )
     refuse_inputs(out, [root, *filter(None, [covariates, earlier_census])])
     refuse_output_inside(out, root)
-    release = open_release(root)
+    release = on_given_geography(open_release(root))
     original = release.hierarchies.original
     level = original.finest if experimental else original.finest - 1
     digest = file_digest(root / MANIFEST)

@@ -1,5 +1,6 @@
 """The posterior of a finished release: its measurements, and everything public that limits its counts."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,7 @@ from tallyveil.estimation.posterior.covariates import Covariates
 from tallyveil.estimation.posterior.earlier import EarlierCensus
 from tallyveil.estimation.posterior.problem import LARGEST, LimitRows, PosteriorProblem, posterior_problem
 from tallyveil.files.histograms import read_histogram
+from tallyveil.geography.areas import given_geography
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.intervals.model import (
     FinishedRelease,
@@ -24,6 +26,12 @@ from tallyveil.schema.counts import LARGEST_INT32
 MOST_COUNTS: Final = 1 << 29
 """Blocks times cells: 537 million, with which four chains take about 16 GiB. Half would exclude a state of 250,000
 blocks with 2,016 cells; twice as many would not fit into the machines that releases of this size are made on."""
+
+
+def on_given_geography(release: FinishedRelease) -> FinishedRelease:
+    """A finished release with the geography that it was given: draws are of geounits that readers know."""
+    given = given_geography(release.hierarchies, release.plan)
+    return replace(release, hierarchies=replace(release.hierarchies, original=given))
 
 
 def posterior_of(
