@@ -76,9 +76,9 @@ def with_earlier(
     census there.
     """
     earlier, step = problem.earlier, problem.step[g]
-    if row != earlier.row or step not in earlier.told:
+    if row != earlier.row or step not in earlier.named_steps:
         return shares
-    number = list(earlier.told).index(step)
+    number = list(earlier.named_steps).index(step)
     discount, renewal = common.discount[number], common.renewal[number]
     persons = earlier.counts[geounit][problem.kernel.steps.parent == g]
     return renewal * shares + (1 - renewal) * (discount * shares + persons) / (discount + persons.sum())
@@ -143,8 +143,8 @@ def drawn_common(rng: np.random.Generator, problem: PosteriorProblem) -> Common:
     return Common(
         near=tuple(rng.gamma(gamma_shape, gamma_scale, n_steps) for _ in range(n_rows - 2)),
         concentration=rng.gamma(gamma_shape, gamma_scale, len(problem.step)),
-        discount=np.exp(rng.normal(*DISCOUNT, len(problem.earlier.told))),
-        renewal=rng.random(len(problem.earlier.told)),
+        discount=np.exp(rng.normal(*DISCOUNT, len(problem.earlier.named_steps))),
+        renewal=rng.random(len(problem.earlier.named_steps)),
         log_class_share=np.log(rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)),
         facility=facility,
         size_shape=float(np.exp(rng.normal(0, 1.5))),

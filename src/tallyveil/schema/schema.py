@@ -118,7 +118,7 @@ class Schema:
     recodes: tuple[Recode, ...] = ()
     structural_zeros: tuple[StructuralZero, ...] = ()
     unit: Unit = PERSON
-    # Queries that were read. A small release reads each of its queries some forty times.
+    # The queries of texts that were parsed before: a small release names each of its queries some forty times.
     _queries: dict[str, QueryGroup] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -299,8 +299,8 @@ class Schema:
         """
         query = self._queries.get(spec)
         if query is None:
-            asked = self._asked_factors(spec)
-            factors = tuple(asked.get(attribute.name) or _sum_out(attribute) for attribute in self.attributes)
+            named = self._asked_factors(spec)
+            factors = tuple(named.get(attribute.name) or _sum_out(attribute) for attribute in self.attributes)
             query = self._queries[spec] = QueryGroup(spec, factors)
         return query
 

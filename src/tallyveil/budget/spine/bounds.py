@@ -50,7 +50,7 @@ def variance_bounds(
         geolevel: Geolevel of the groups, just above the finest.
         limit: Largest number of finest geounits of a group.
         single: Precision of a finest geounit that is alone in its group, if bypassing gives it the group's budget
-            (`most_told`); None if nothing is bypassed.
+            (`greatest_precisions`); None if nothing is bypassed.
 
     Raises:
         BudgetError: geounits of the two finest geolevels have different precisions, as after bypassing, or none.

@@ -54,13 +54,13 @@ class EarlierShapes:
     Attributes:
         row: Geolevel of the prior: 0 for blocks, 1 for families, and so on.
         counts: Persons of each group; shape (geounits, columns); without geounits if there is no earlier census.
-        told: Steps whose groups it divides, in the order of discounts and renewals.
+        named_steps: Steps of the attributes that it has, in the order of discounts and renewals.
         step: Step of each column.
     """
 
     row: int
     counts: Int32s
-    told: Integers
+    named_steps: Integers
     step: Int32s
 
     @classmethod
@@ -99,15 +99,15 @@ class EarlierShapes:
         counted = csr_array(
             (np.ones(len(pairs), np.int32), (pairs[:, 0], pairs[:, 1])), (census.query.size, len(steps.step))
         )
-        told = [step for step, name in enumerate(attributes) if name in census.attributes]
+        named_steps = [step for step, name in enumerate(attributes) if name in census.attributes]
         counts = (csr_array(census.counts)[geounit] @ counted).toarray()
-        return cls(row, np.ascontiguousarray(counts, np.int32), np.array(told, np.int64), steps.step)
+        return cls(row, np.ascontiguousarray(counts, np.int32), np.array(named_steps, np.int64), steps.step)
 
     @property
     def tied(self) -> Integers:
         """Number of the discount and renewal of each column's division; -1 where it says nothing of it."""
-        place = np.searchsorted(self.told, self.step)
-        return np.where(np.isin(self.step, self.told), place, -1)
+        place = np.searchsorted(self.named_steps, self.step)
+        return np.where(np.isin(self.step, self.named_steps), place, -1)
 
     def at(self, row: int, discount: Floats, renewal: Floats) -> Earlier:
         """What it says of a geolevel of the prior, with the discount and the renewal of each step that it tells."""

@@ -192,9 +192,9 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
         common=Common(
             near=tuple(np.full(n_steps, 20.0) for _ in problem.above),
             concentration=np.full(len(parent), 20.0),
-            discount=np.full(len(problem.earlier.told), 10.0),
+            discount=np.full(len(problem.earlier.named_steps), 10.0),
             # Nearly as if there were no earlier census: else a wrong one would decide what facilities become.
-            renewal=np.full(len(problem.earlier.told), 0.99),
+            renewal=np.full(len(problem.earlier.named_steps), 0.99),
             log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
             facility=_sharpened(problem, share),
             size_shape=1.0,
@@ -457,7 +457,7 @@ def _trust(
     of_renewals = likelier(lambda odds: after._replace(renewal=_probability(odds)))
     odds = shapes.at(shapes.row, discount, _odds(renewal)).renewal
     odds = _walked(rng, of_renewals, odds, shapes.tied, _uniform)
-    first = np.searchsorted(shapes.step, shapes.told)
+    first = np.searchsorted(shapes.step, shapes.named_steps)
     return discounts[first], _probability(odds[first])
 
 

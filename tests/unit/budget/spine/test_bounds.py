@@ -9,7 +9,7 @@ from tests.unit.geography.test_distance_bounds import LIMIT, family_on, partitio
 
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.spine.bounds import shared_bounds, variance_bounds
-from tallyveil.budget.spine.single_children import most_told
+from tallyveil.budget.spine.single_children import greatest_precisions
 from tallyveil.budget.spine.variance import TotalMeasures, entity_variances, spine_variances, totals_summed
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography.build import spine_from_columns
@@ -156,7 +156,7 @@ def test_bounds_hold_where_geounits_with_one_child_are_bypassed(seed):
         )
         family = family_on(made.spine, masks)
         reached.append(np.sqrt(entity_variances(measures.on(made.spine, shares), family)))
-        variances, single = most_told(measures, made.spine, "Block_Group", limit)
+        variances, single = greatest_precisions(measures, made.spine, "Block_Group", limit)
         shared = shared_bounds(variances, [family], "Block_Group", limit, single=single)
         bounds.append((*shared.alone, shared.least_sum(np.ones(4))))
     np.testing.assert_allclose(bounds, np.tile(bounds[0], (len(bounds), 1)), rtol=1e-12)

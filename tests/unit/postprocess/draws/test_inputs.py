@@ -90,14 +90,14 @@ def test_groups_of_the_prior_have_the_sums_of_their_possible_parts(census, limit
     problem = posterior_problem(SCHEMA, PLAIN, levels, Nothing(), [], first, earlier=read, gaussian=True)
     shapes, parent = problem.earlier, problem.kernel.steps.parent
     assert shapes.row == 1
-    (told,) = shapes.told
-    assert told == (0 if limited else 1)
-    for group in np.flatnonzero(problem.step == told):
+    (step,) = shapes.named_steps
+    assert step == (0 if limited else 1)
+    for group in np.flatnonzero(problem.step == step):
         assert (shapes.counts[:, parent == group].sum(axis=1) == shapes.counts[:, group]).all()
     assert shapes.counts[0, problem.cells].tolist() == [6, 6, 0, 9, 9, 9]
     known = shapes.at(1, np.array([3.0]), np.array([0.2]))
     assert (
-        (known.discount == 3.0).tolist() == (known.renewal == 0.2).tolist() == (problem.step == told).tolist()
+        (known.discount == 3.0).tolist() == (known.renewal == 0.2).tolist() == (problem.step == step).tolist()
     )
-    assert (known.renewal[problem.step != told] == 1.0).all()
+    assert (known.renewal[problem.step != step] == 1.0).all()
     assert not len(shapes.at(0, np.array([3.0]), np.array([0.2])).counts)

@@ -1,6 +1,6 @@
 """Compares two spines before any data is opened: how exact totals are on them, and how near entities are to them.
 
-Beside the second spine can stand lower bounds over all groups of its geolevels (docs/proofs/groups.md).
+The second spine can be compared with lower bounds over all groups of its geolevels, too (docs/proofs/groups.md).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import polars as pl
 from tallyveil.arrays import Floats
 from tallyveil.budget.guarantees import cost_parameters, strategy_parameters
 from tallyveil.budget.spine.bounds import SharedBounds, shared_bounds, variance_bounds
-from tallyveil.budget.spine.single_children import most_told
+from tallyveil.budget.spine.single_children import greatest_precisions
 from tallyveil.budget.spine.variance import (
     AreaAccuracy,
     SpineVariances,
@@ -126,19 +126,22 @@ def comparison(
         for place, spine in enumerate(spines)
     ]
     variances = [cut[place].on(spine, all_shares[place]) for place, spine in enumerate(spines)]
-    told = None if free is None else _told(cut[1], spines[1], all_shares[1], variances[1], free)
+    bounded = None if free is None else _bound_inputs(cut[1], spines[1], all_shares[1], variances[1], free)
     first = [*geolevel_accuracies(variances[0], spines[0]), *family_accuracies(variances[0], families[0])]
     areas = [geounits_as_entities(spines[0], level) for level in range(spines[0].n_levels)]
-    moved = [area.reordered(rows_on_first) for area in areas]
+    areas_on_second = [area.reordered(rows_on_first) for area in areas]
     second = [
-        *family_accuracies(variances[1], moved, "geolevel"),
+        *family_accuracies(variances[1], areas_on_second, "geolevel"),
         *family_accuracies(variances[1], families[1]),
     ]
     # Families without entities have no row among the kinds.
     pairs = [pair for pair in zip(*families, strict=True) if pair[0].n_entities]
     each = [
-        _each(kind, pair, variances, told)
-        for kind, of_kind in (("geolevel", list(zip(areas, moved, strict=True))), ("entities", pairs))
+        _each(kind, pair, variances, bounded)
+        for kind, of_kind in (
+            ("geolevel", list(zip(areas, areas_on_second, strict=True))),
+            ("entities", pairs),
+        )
         for pair in of_kind
     ]
     bounds = [frame["bound"].mean() for frame in each]
@@ -146,7 +149,7 @@ def comparison(
         _row("areas of the first", on_first, on_second, aimed, bound)
         for on_first, on_second, bound in zip(first, second, bounds, strict=True)
     ]
-    shared = None if told is None or not pairs else _shared(told, [pair[1] for pair in pairs])
+    shared = None if bounded is None or not pairs else _shared(bounded, [pair[1] for pair in pairs])
     if shared is not None:
         rows += _shared_rows(rows[len(areas) :], variances, pairs, shared)
     rows += [
@@ -168,11 +171,12 @@ ALL_FAMILIES: Final = "all of these"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Told:
-    """What measurements tell of totals on the second spine, whatever the groups just above the finest geounits are.
+class _BoundInputs:
+    """What bounds on the standard deviations on the second spine are computed from.
 
     Attributes:
-        variances: Variances with precisions that no groups exceed.
+        variances: Variances with precisions from which bounds over all groups just above the finest geounits follow:
+            those of the spine itself if nothing is bypassed, and else those of `greatest_precisions`.
         single: Precision of a finest geounit that is alone in its group after bypassing; None if nothing is bypassed.
         free: The free groups, with those just above the finest geounits among them.
         reached: Variances on the spine itself.
@@ -196,14 +200,14 @@ class _Told:
         return bounds
 
 
-def _told(
+def _bound_inputs(
     measures: TotalMeasures,
     spine: Spine,
     shares: GeounitShares | None,
     reached: SpineVariances,
     free: FreeGroups,
-) -> _Told | None:
-    """What measurements tell on a spine with any groups; None where groups just above the finest are not free.
+) -> _BoundInputs | None:
+    """What bounds on standard deviations are computed from; None if groups just above the finest are not free.
 
     Raises:
         GeographyError: the geolevels cannot be groups, with bypassed geounits or without.
@@ -213,7 +217,8 @@ def _told(
     lowest, bypassed = _lowest(spine), False
     for geolevel in free.geolevels:
         level = spine.level_index(geolevel)
-        # The children of a bypassed group replace it, and stand once more below themselves, not measured there.
+        # Where a group was bypassed, its children are in its place, and each of them also has itself as an only child,
+        # which is not measured.
         levels = range(level, min(level + 2, spine.n_levels))
         if shares is not None and not all(shares.measured(each).all() for each in levels):
             bypassed = True
@@ -226,8 +231,8 @@ def _told(
     if lowest not in free.geolevels:
         return None
     if not bypassed:
-        return _Told(reached, None, free, reached)
-    return _Told(*most_told(measures, spine, lowest, free.limit), free, reached)
+        return _BoundInputs(reached, None, free, reached)
+    return _BoundInputs(*greatest_precisions(measures, spine, lowest, free.limit), free, reached)
 
 
 def _single_children(strategy: Strategy, spine: Spine, shares: GeounitShares) -> bool:
@@ -256,10 +261,10 @@ class _Shared:
     reached: Floats
 
 
-def _shared(told: _Told, families: Sequence[EntityFamily]) -> _Shared:
-    lowest, limit = _lowest(told.variances.spine), told.free.limit
-    reached = np.concatenate([np.sqrt(entity_variances(told.reached, family)) for family in families])
-    return _Shared(shared_bounds(told.variances, families, lowest, limit, single=told.single), reached)
+def _shared(inputs: _BoundInputs, families: Sequence[EntityFamily]) -> _Shared:
+    lowest, limit = _lowest(inputs.variances.spine), inputs.free.limit
+    reached = np.concatenate([np.sqrt(entity_variances(inputs.reached, family)) for family in families])
+    return _Shared(shared_bounds(inputs.variances, families, lowest, limit, single=inputs.single), reached)
 
 
 def _shared_rows(
@@ -268,21 +273,25 @@ def _shared_rows(
     pairs: Sequence[tuple[EntityFamily, EntityFamily]],
     shared: _Shared,
 ) -> list[dict[str, Any]]:
-    """A row of all families together; the families' rows get bounds for entities that share their groups."""
+    """Add bounds for entities that share their groups to the rows of families.
+
+    Returns:
+        A row of all families together; no row if there is only one family.
+    """
     number = np.repeat(np.arange(len(pairs)), [pair[1].n_entities for pair in pairs])
     for place, row in enumerate(rows):
         least = shared.bounds.least_mean(number == place, shared.reached)
         row["shared_mean"], row["shared_gap"] = least, _gap(row["second_mean"], least)
     if len(pairs) == 1:
         return []
-    both = [
+    accuracies = [
         family_accuracies(on_spine, [together(families)])[0]
         for on_spine, families in zip(variances, zip(*pairs, strict=True), strict=True)
     ]
     alone = float(shared.bounds.alone.mean())
-    row = _row("areas of the first", both[0], replace(both[1], name=ALL_FAMILIES), set(), alone)
+    row = _row("areas of the first", accuracies[0], replace(accuracies[1], name=ALL_FAMILIES), set(), alone)
     least = shared.bounds.least_sum(np.ones(len(number))) / len(number)
-    return [{**row, "shared_mean": least, "shared_gap": _gap(both[1].mean, least)}]
+    return [{**row, "shared_mean": least, "shared_gap": _gap(accuracies[1].mean, least)}]
 
 
 def _undivided(
@@ -291,9 +300,11 @@ def _undivided(
     shared: _Shared | None,
     free: FreeGroups | None,
 ) -> list[float | None]:
-    """Least mean distance of each family and of all, over groups no less exact in the mean over all; None if not known.
+    """Least mean distance of each family, and of all families together; None if it is not known.
 
-    It is known where only the lowest groups are free, and where an entity that divides a group makes the mean greater.
+    The least is over the groups with which the standard deviations of all entities have no greater mean than on the
+    spine. It is known if only the lowest groups are free, and if every group that an entity divides makes this mean
+    greater.
     """
     if (
         free is None
@@ -359,15 +370,15 @@ def _gap(mean: float, bound: float | None) -> float | None:
     return mean / bound - 1 if bound else None
 
 
-def _parameters(strategy: Strategy, moved: bool) -> list[dict[str, Any]]:
+def _parameters(strategy: Strategy, is_moved: bool) -> list[dict[str, Any]]:
     """Privacy parameters of a strategy; where shares are moved between geolevels, of the whole alone."""
-    if not moved:
+    if not is_moved:
         return strategy_parameters(strategy, with_mu=False)
     return [cost_parameters(strategy)]
 
 
 def _each(
-    kind: str, pair: Sequence[EntityFamily], variances: Sequence[SpineVariances], told: _Told | None
+    kind: str, pair: Sequence[EntityFamily], variances: Sequence[SpineVariances], bounded: _BoundInputs | None
 ) -> pl.DataFrame:
     """Standard deviation of every area of a family on two spines, and the bound on that of the second."""
     first, second = pair
@@ -377,7 +388,7 @@ def _each(
     ).with_columns(
         pl.Series("first", np.sqrt(entity_variances(variances[0], first))),
         pl.Series("second", np.sqrt(entity_variances(variances[1], second))),
-        pl.Series("bound", [None] * first.n_entities if told is None else told.least(second)),
+        pl.Series("bound", [None] * first.n_entities if bounded is None else bounded.least(second)),
     )
 
 
