@@ -99,7 +99,7 @@ def _imported(path: str, seen: frozenset[str]) -> frozenset[str]:
     for folder in Path(path).parents:
         conftest = (folder / "conftest.py").as_posix()
         if (ROOT / conftest).is_file():
-            # Fixtures of an inner folder use those of outer ones.
+            # A fixture may use fixtures of outer folders, which come later in this loop: its arguments name them.
             for definition in _used_by_fixtures(conftest, words):
                 names |= _names_among(definition)
                 words |= {node.arg for node in definition if isinstance(node, ast.arg)}
@@ -116,7 +116,7 @@ def _nodes(path: str) -> tuple[ast.AST, ...]:
 
 
 def _used_by_fixtures(conftest: str, words: Set[str]) -> list[tuple[ast.AST, ...]]:
-    """The definitions of the fixtures that are among some words, and of what these use of their file."""
+    """The definitions of fixtures whose names are among some words, and of what these fixtures use of their file."""
     definitions = _definitions(conftest)
     used = pending = {name for name in words & definitions.keys() if _is_fixture(definitions[name])}
     while pending:
@@ -137,7 +137,7 @@ def _is_fixture(definition: tuple[ast.AST, ...]) -> bool:
 
 @cache
 def _definitions(path: str) -> dict[str, tuple[ast.AST, ...]]:
-    """The nodes of the function, class, import or assignment that gives each name of a file its meaning."""
+    """For each name that a file defines, the nodes of its function, class, import or assignment."""
     definitions: dict[str, tuple[ast.AST, ...]] = {}
     for statement in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):

@@ -64,8 +64,9 @@ class SpineComparison:
 
     Attributes:
         kinds: A row for each kind of area. With free groups, `bound_mean` is a mean that no groups reach below on the
-            second spine, and `gap` the part by which its own mean is above it. For families of entities, `shared_mean`
-            is a mean that no groups reach below whose mean over all families is no greater, and `shared_gap` as above.
+            second spine, and `gap` the part by which its own mean is above it. For families of entities, no
+            groups make the mean smaller than `shared_mean`, unless they make the mean standard deviation over all
+            families greater; `shared_gap` is the part by which the mean is above it.
         areas: A row for each geounit of the first spine and each entity; `bound` is the least standard deviation that
             any groups could give it.
         distances: A row for each family of entities: off-spine distances, with bounds as above.

@@ -496,8 +496,8 @@ def _show_rows(comparison: "SpineComparison", as_json: bool) -> None:
         )
     if bounded:
         say(
-            "A family is bounded as if groups served it alone. Its shared bound is a mean that no groups reach below "
-            "whose mean over all families is no greater."
+            "The first bound supposes groups that serve one family or area alone. No groups make a family's mean "
+            "smaller than the shared bound, unless they make the mean standard deviation over all families greater."
         )
     say("What this accuracy costs, for each geolevel alone and for all together:")
     show_parameters(parameters)

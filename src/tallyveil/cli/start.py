@@ -68,7 +68,7 @@ def main() -> None:
         # The thread gets a copy of descriptor 2, because descriptor 2 leads nowhere while a command runs. Thus no
         # library can quote a record there.
         threading.Thread(target=_answer, args=(reader, _standard_error(), said), daemon=True).start()
-        # Before pydantic is imported: to look for plugins of it takes 20 ms, and none shall see what users give.
+        # Before pydantic is imported: looking for its plugins takes 20 ms, and a plugin could read what users give.
         os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
         from tallyveil.cli.main import main as command_line
 

@@ -81,7 +81,7 @@ def read_records(
     problems = _Problems(path, geocode, count, columns, schema, spine, numbers, repeated or {})
     if household is not None:
         problems.derived_from = {name: member.column for name, member in household.value}
-    # A batch is added up while the next one is read. Each waits for the one before, so that few are held.
+    # A batch is added up while the next one is read. Each batch waits for the one before, so that memory holds few.
     with ThreadPoolExecutor(1) as adder:
         added = adder.submit(lambda: None)
         for _, rows, cells, persons in _sound_batches(problems, missing or {}, form, household=household):

@@ -409,7 +409,7 @@ def check_release(root: Path, promises: Promises, workers: int = 1) -> list[str]
             checks = list(_checks_of_level(root, promises, above, stretch))
             if level == spine.finest:
                 checks += _checks_of_finest(root, promises, stretch.counts)
-            # In this order, whatever check ends first: of several that fail, the same one is reported.
+            # Results are read in this order, so that of several checks that fail the same one is always reported.
             for check in [pool.submit(check) for check in checks]:
                 check.result()
             above = stretch
@@ -417,13 +417,13 @@ def check_release(root: Path, promises: Promises, workers: int = 1) -> list[str]
 
 
 Check = Callable[[], None]
-"""Holds files to one promise or several; it raises as `check_release` does."""
+"""Compares files with one promise or several, and raises an error as `check_release` does."""
 
 
 def _checks_of_level(
     root: Path, promises: Promises, above: Stretch | None, stretch: Stretch
 ) -> Iterator[Check]:
-    """The checks of a geolevel, of which none depends on another.
+    """The checks of a geolevel. They do not depend on each other, so threads can do them in any order.
 
     Args:
         root: Release folder.

@@ -104,7 +104,8 @@ def undivided_distances(
 ) -> list[Integers]:
     """Least distance of each entity over the groups that no entity of some families divides, for each family.
 
-    All geounits of a group then lie in the same entities. The fewest such groups reach the bounds of all entities.
+    All finest geounits of such a group are in the same entities. The choice with the fewest such groups gives all
+    entities their least distances at once (docs/proofs/groups.md, Corollary 9).
 
     Args:
         spine, families, geolevel, limit: As in `joint_distance_bound`.

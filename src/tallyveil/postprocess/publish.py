@@ -60,8 +60,8 @@ Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
 
 
 FILES_AT_ONCE: Final = 2
-"""Files of microdata or tables that are made at the same time. Polars writes a file with all threads; meanwhile one
-thread puts the rows of another one together. A file of microdata takes half a GiB, so that more of them take memory."""
+"""Number of files of microdata or tables that are made at the same time. While polars writes one file with all threads,
+one thread puts the rows of the next together. A file of microdata takes half a GiB of memory, so there are only two."""
 
 
 def publish(

@@ -158,7 +158,7 @@ def places_in(listed: NDArray[Any], values: NDArray[Any]) -> tuple[Integers, NDA
 def entries_of_rows(offsets: Integers, rows: Integers) -> Integers:
     """The numbers of the entries of some rows, one row after another: those of row r begin at `offsets[r]`; int64."""
     lengths = offsets[rows + 1] - offsets[rows]
-    # The start of each entry's row, plus how far it is into the row.
+    # The start of each entry's row, plus its place in the row.
     begins = np.cumsum(lengths) - lengths
     entries: Integers = np.arange(int(lengths.sum())) + np.repeat(offsets[rows] - begins, lengths)
     return entries

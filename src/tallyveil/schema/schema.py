@@ -241,7 +241,8 @@ class Schema:
 
     def _possible(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
         possible = np.ones(wanted.shape, dtype=np.bool_)
-        codes: dict[int, NDArray[np.int64]] = {}  # of the attributes that zeros name: one division for each
+        # Level codes of each attribute that zeros name. Each is computed once, since divisions of many cells take time.
+        codes: dict[int, NDArray[np.int64]] = {}
         for zero in self.structural_zeros:
             # A cell is in a zero if its level is in every one of the zero's level sets.
             barred = np.ones(wanted.shape, dtype=np.bool_)

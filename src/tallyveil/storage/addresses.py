@@ -104,7 +104,7 @@ def shown_path(path: Path) -> str:
 
 
 def replaced(path: Path, what: str) -> StoreError:
-    """The error for an input that was replaced while it was read."""
+    """The error if an input was replaced while it was read."""
     return StoreError(
         f"the {what} file {shown_path(path)} was replaced while it was read, so that a part of it may be old and a "
         "part new. Nothing of it is used. Give the command again once nobody writes it.",

@@ -94,14 +94,14 @@ def input_digest(path: Path, what: str) -> str:
 
 @contextmanager
 def unchanged_digest(path: Path, what: str) -> Iterator[str]:
-    """Hold a file or an object to be the same before and after a block that reads it.
+    """Around code that reads a file or an object: an error if the content is not the same before and after it.
 
     Args:
         path, what: As for `is_input`.
     Yields:
-        Its SHA-256, in hexadecimal; nothing where there is no such file, as the block that reads it will say.
+        SHA-256 of the content, in hexadecimal. Empty if there is no such file; the code that reads it raises the error.
     Raises:
-        StoreError: it was replaced meanwhile (`input-changed`), or cannot be read.
+        StoreError: the content was replaced meanwhile (`input-changed`), or cannot be read.
     """
     digest = input_digest(path, what) if is_input(path, what) else ""
     yield digest

@@ -44,8 +44,8 @@ _SHARED_DISTANCE: Final = "shared distance"
 _NOTES: Final = (
     "A bound is a mean over the areas of a family that no groups of at most int(sqrt(n) + 12) of n blocks reach below; "
     "all geounits above the block groups stay. The least distances of a family let its areas share groups; the least "
-    "standard deviations suppose for each area the groups that are best for it. Shared bounds of a family are means "
-    "that no groups reach below whose mean standard deviation over all families is no greater.",
+    "standard deviations suppose for each area the groups that are best for it. No groups make a family's mean "
+    "smaller than its shared bound, unless they make the mean standard deviation over all families greater.",
     f"Groups are made for the families of {_PRESET.name}: tribal areas, minor civil divisions and places. The standard "
     "deviations are of totals, in persons, with the strategy of the redistricting data, the total of the US published, "
     "and nothing bypassed.",

@@ -9,8 +9,9 @@ and p being the precisions of a group and of a finest geounit. Each container th
 area, and the passes of `variance.py` go on from there. docs/proofs/groups.md shows that no group with geounits of both
 sides does better.
 
-Areas also share groups. A group that an entity divides costs this entity much, since only the measurements of finest
-geounits tell its parts apart. `SharedBounds` adds up what areas could gain from such groups and what they would cost.
+Several areas share the same groups. If a group contains some finest geounits of an entity and others, the entity
+becomes much less exact, since only measurements of finest geounits determine its part of the group. `SharedBounds` adds
+up what other areas could gain from such groups, and what this entity would lose.
 
 Worked case. A tract has 30 blocks, 20 of them in a place, and groups of at most 22. With q = 1 and p = 0 the place has
 one group of variance 1, and the rest another. Nothing else is measured. So the place has variance 1, as with groups
@@ -41,8 +42,9 @@ def variance_bounds(
 ) -> Numbers:
     """Least variance that each entity could have with any groups of a geolevel; shape (n_entities,).
 
-    Every choice of the groups is considered that keeps the limit, and all other geounits stay. The bound of an entity
-    is reached by the groups that are best for this entity alone. So the bound of a mean may be out of reach.
+    Every choice of the groups is considered that keeps the limit, and all other geounits stay. If nothing is bypassed,
+    the bound of an entity is reached by the groups that are best for this entity alone. No groups need reach the mean
+    of the bounds of several entities.
 
     Args:
         variances: Variances on a spine, with the precision of every measurement.
@@ -72,14 +74,14 @@ def variance_bounds(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedBounds:
-    """What the entities of some families can reach together, if they share their groups.
+    """Bounds on the standard deviations of the entities of some families, which share their groups.
 
-    An entity divides a group if it holds some of its finest geounits and not all.
+    An entity divides a group if it has some of the group's finest geounits and not all.
 
     Attributes:
         alone: Least standard deviation of each entity, with the groups that are best for it; shape (n_entities,).
         undivided: Its least standard deviation if no entity divides a group in a container that it touches.
-        divided: Least variance that each container adds to the variance of an entity that divides a group of it.
+        divided: Least variance of an entity that divides groups in one container; h times this in h containers.
         touched: Whether each entity has finest geounits in each container; shape (n_entities, n_containers).
         divisible: Whether it has some of the container's finest geounits and not all; the same shape.
         beside: Whether each entity touches a container that another could divide; shape (n_entities, n_entities), the
@@ -94,7 +96,8 @@ class SharedBounds:
     beside: csr_array
 
     def least_sum(self, weights: Floats) -> float:
-        """A sum of weighted standard deviations that no choice of the groups falls below; docs/proofs/groups.md.
+        """A lower bound on the sum of weighted standard deviations, for every choice of the groups
+        (docs/proofs/groups.md, Proposition 7).
 
         Args:
             weights: Weight of each entity, 0 or more.
@@ -102,13 +105,18 @@ class SharedBounds:
         return float(weights @ self.undivided) - float(self._losses(weights).clip(min=0).sum())
 
     def keeps_groups_whole(self, reached: Floats) -> bool:
-        """Whether every group that an entity divides makes the mean over all entities greater than is reached."""
+        """Whether the mean over all entities is greater than on the spine in every choice of groups in which an entity
+        divides a group (docs/proofs/groups.md, Corollary 9).
+
+        Args:
+            reached: Standard deviation of each entity on the spine.
+        """
         losses = self._losses(np.ones(len(reached)))
         most = float(losses.clip(min=0).sum()) or float(losses.max(initial=-np.inf))
         return float(self.undivided.sum()) - most > float(reached.sum())
 
     def _losses(self, weights: Floats) -> Floats:
-        """By how much, at most, the sum falls if an entity divides groups; minus infinity if it cannot."""
+        """By how much, at most, the sum falls if each entity divides groups; minus infinity for one that cannot."""
         gain = weights * (self.undivided - self.alone)
         # Most that the others gain if an entity divides groups: in one container, and in all of them.
         of_container = self.touched.T @ gain
@@ -131,7 +139,8 @@ class SharedBounds:
         return losses
 
     def least_mean(self, part: Bools, reached: Floats) -> float:
-        """Least mean of some entities, over all groups with no greater mean over all entities than is reached.
+        """A lower bound on the mean of some entities, over all choices of groups whose mean over all entities is no
+        greater than on the spine (docs/proofs/groups.md, Corollary 8).
 
         Args:
             part: Which entities the mean is over; at least one.
@@ -145,7 +154,7 @@ class SharedBounds:
 
 
 _WEIGHTS_OF_ALL = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
-"""Weights of all entities beside some of them that are tried. Each gives a bound that holds."""
+"""Values of lambda in Corollary 8 of docs/proofs/groups.md. Each gives a valid bound; the greatest is taken."""
 
 
 def shared_bounds(
@@ -156,7 +165,7 @@ def shared_bounds(
     *,
     single: float | None = None,
 ) -> SharedBounds:
-    """What the entities of some families can reach together with any groups of a geolevel.
+    """Bounds on the standard deviations of the entities of some families, which share any groups of a geolevel.
 
     Args:
         variances, geolevel, limit, single: As in `variance_bounds`.
@@ -241,7 +250,7 @@ def _fullest(number: Integers, limits: Integers, within: _Lowest) -> Numbers:
         return np.where(size > 1, several, np.where(size > 0, alone, 0))
 
     full, rest = (number // limits) * of_group(limits), number % limits
-    # After bypassing, finest geounits that are alone in their groups can be told better.
+    # After bypassing, finest geounits that are alone in their groups can have a greater precision.
     least: Numbers = np.minimum(full + np.minimum(of_group(rest), rest * alone), number * alone)
     return least
 

@@ -29,11 +29,11 @@ PAIRINGS: Final = 2
 a tract has of a rare group changes the more slowly."""
 
 FEW: Final = 1 / 64
-"""Share of the people of the whole area that the rarest cells have together, which count as rare."""
+"""Cells count as rare if they are the rarest ones, with less than this share of all people together."""
 
 FEW_TURNS: Final = 2
-"""Pairings of blocks in a sweep, at each coarse geolevel, in which people of rare cells and of sparse geounits are
-shifted: few as they are, they seldom meet a block where they could as well live."""
+"""Additional pairings of blocks in a sweep, at each coarse geolevel, for people of rare cells and of sparse geounits
+alone. They are few, so that their block is seldom paired with one where they could live as well."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,18 +1,19 @@
 """How public counts of an earlier census enter the model of who lives in a geounit.
 
-The counts are of the geounits of one geolevel. In the prior, the shares of such a geounit, or the divisions of a block,
-are no longer around the shares of the geounit above alone. A part of what they are around, `renewal`, is these shares.
-The rest is the shares in the earlier census, once `discount` persons with the shares of the geounit above are added to
-its persons (`kernels.posterior.moves.centre`).
+The counts are of the geounits of one geolevel. Without them, the expected shares of a geounit in the prior are the
+shares of the geounit above. With them, the expected shares of a geounit of this geolevel, or of the divisions of a
+block, are a weighted mean of two shares (`kernels.posterior.moves.centre`). The weight `renewal` is that of the shares
+of the geounit above. The rest of the weight is that of the shares in the earlier census, after `discount` persons with
+the shares of the geounit above have been added to its persons.
 
-So a group of 3 persons says little of its own shares and one of 300 much, and a geounit where nobody lived says
-nothing. The renewal is as of people who came since, and are like those around: without it, a group that nobody of a
-large block belonged to could hardly have come. Each step of divisions has one discount and one renewal for all
-geounits, which are learned from the measurements: where the counts are wrong, the renewal becomes nearly 1, or the
-discount large, and then they say nothing.
+The discount makes the file count little where few persons lived: a group of 3 persons says little of how it is divided,
+one of 300 much, and a geounit where nobody lived nothing. The renewal stands for people who came since and are like
+those around them. Without it, a large block could hardly have people of a group that had nobody there before. Each
+attribute has one discount and one renewal for all geounits, which are learned from the measurements. Where the counts
+are wrong, the renewal becomes nearly 1 or the discount large, and then the file has little influence.
 
-A file need not have all attributes. Divisions by another one stay around the shares above. Groups that differ by
-another one alone have the same shares in the file.
+A file need not have all attributes of the schema. For an attribute that it lacks, the shares above stay the expected
+ones. Groups that differ only by such an attribute have the same counts.
 """
 
 from collections.abc import Sequence
@@ -49,11 +50,11 @@ class EarlierCensus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EarlierShapes:
-    """The same by the geounits and groups of the prior.
+    """The counts of an earlier census for the geounits and groups of the prior.
 
     Attributes:
         row: Geolevel of the prior: 0 for blocks, 1 for families, and so on.
-        counts: Persons of each group; shape (geounits, columns); without geounits if there is no earlier census.
+        counts: Persons of each group; shape (geounits, columns), with 0 geounits if there is no earlier census.
         named_steps: Steps of the attributes that it has, in the order of discounts and renewals.
         step: Step of each column.
     """
@@ -78,7 +79,7 @@ class EarlierShapes:
         row: int,
         geounit: Integers,
     ) -> "EarlierShapes":
-        """Sum counts of cells to groups.
+        """Lay out an earlier census for the prior: persons of each of its groups in each of its geounits.
 
         Args:
             census: The earlier census.
@@ -105,13 +106,13 @@ class EarlierShapes:
 
     @property
     def tied(self) -> Integers:
-        """Number of the discount and renewal of each column's division; -1 where it says nothing of it."""
+        """For each column, the number of the discount and renewal of its step; -1 if the file lacks the attribute."""
         place = np.searchsorted(self.named_steps, self.step)
         return np.where(np.isin(self.step, self.named_steps), place, -1)
 
     def at(self, row: int, discount: Floats, renewal: Floats) -> Earlier:
-        """What it says of a geolevel of the prior, with the discount and the renewal of each step that it tells."""
-        # Of other steps it says nothing: the renewal is 1.
+        """The earlier census at a geolevel of the prior, with a discount and a renewal for each of `named_steps`."""
+        # The renewal of other steps is 1, so that only the shares of the geounit above count.
         return Earlier(
             self.counts if row == self.row else self.counts[:0],
             np.append(discount, 1.0)[self.tied],

@@ -22,8 +22,8 @@ the whole area. So a prison or a dormitory, in which all people are adults, need
 separated from the others: they have separate families, tracts and so on, up to a separate whole area. Both have only
 the `Common` parameters together.
 
-*An earlier census.* Public counts of an earlier census may tell the shares of the geounits of one geolevel, or the
-divisions of blocks, apart (`earlier`).
+*An earlier census.* With public counts of an earlier census, the expected shares of the geounits of one geolevel, or of
+the divisions of blocks, also depend on the shares that each had then (`earlier`).
 
 All of this is learned from the noisy measurements alone. Every parameter has a proper law, so that the joint law of
 parameters, counts and measurements exists and the sampler can be tested against it (Geweke). Parameters of single areas
@@ -75,9 +75,9 @@ CONCENTRATION: Final = (1.0, 50.0)
 """Shape and scale of the Gamma law of every other concentration, in persons: anything between 2 and 200 is likely."""
 
 DISCOUNT: Final = (np.log(10.0), 3.0)
-"""Mean and standard deviation of the normal law of the logarithm of a discount of an earlier census, in persons: from a
-fortieth of a person, so that the census decides, to 4,000, beside which a block's counts are nothing. Renewals have the
-uniform law from 0 to 1."""
+"""Mean and standard deviation of the normal law of the logarithm of a discount of an earlier census, in persons.
+Within two standard deviations it is from a fortieth of a person, where the census decides, to 4,000, which are many
+more than a block has. Renewals have the uniform law from 0 to 1."""
 
 WALKS: Final = (1.5, 0.5, 0.15, 0.05)
 """Widths of random walks of the logarithms of concentrations: from those of groups of few persons to those of many."""
@@ -123,8 +123,9 @@ class Common:
             geolevel but the root, finest first; shape (steps,).
         concentration: Concentration of the division of each group; shape (columns,).
         discount: Persons with the shares of the geounit above that are added to those of an earlier census, for each
-            step that it tells; shape (steps it tells,).
-        renewal: Weight of the shares of the geounit above beside those that follow; likewise.
+            step of an attribute that it has; shape (named steps,), as in `EarlierShapes.named_steps`.
+        renewal: Weight of the shares of the geounit above, from 0 to 1; the rest is that of the earlier shares with
+            the discount; shape (named steps,).
         log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
         facility: Share of each group in its parent in the class of facilities; not used for the groups of the classed
             step; shape (columns,).
@@ -193,7 +194,7 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
             near=tuple(np.full(n_steps, 20.0) for _ in problem.above),
             concentration=np.full(len(parent), 20.0),
             discount=np.full(len(problem.earlier.named_steps), 10.0),
-            # Nearly as if there were no earlier census: else a wrong one would decide what facilities become.
+            # Nearly as without an earlier census: a wrong one would otherwise decide which blocks become facilities.
             renewal=np.full(len(problem.earlier.named_steps), 0.99),
             log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
             facility=_sharpened(problem, share),

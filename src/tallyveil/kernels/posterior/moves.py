@@ -27,7 +27,7 @@ cell c is
 
     size(N) / (x + 1) * product over steps of (n_child + a p_child) / (n_parent + a),
 
-where p_child is a share of the family or, where an earlier census tells the shares of single blocks, its `centre`, and
+where p_child is a share of the family or, with an earlier census of blocks, the expected share that `centre` gives, and
 size(N) = (N + 1) f(N + 1) / f(N) = (N + shape) rise for N > 0, with f the law of the sizes of occupied blocks.
 The factorials of the multinomial coefficients cancel but for x + 1. A move whose window reaches N = 0, or two size
 classes, has factors besides: the first person of a block makes a block of its tract occupied that was empty, of which
@@ -188,14 +188,14 @@ class Steps(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """Public counts of an earlier census, which tell the shares of some geounits apart.
+    """Public counts of an earlier census, from which geounits get different expected shares.
 
     Attributes:
-        counts: Persons of each group of each geounit; shape (geounits, columns), without geounits if there are none.
+        counts: Persons of each group in each geounit; shape (geounits, columns), with 0 geounits if there is no census.
         discount: For the division of each group, persons with the shares of the geounit above that are added to those
             of the earlier census; shape (columns,).
-        renewal: For the division of each group, the weight of the shares of the geounit above beside the shares that
-            follow; shape (columns,).
+        renewal: For the division of each group, the weight of the shares of the geounit above, from 0 to 1; the rest
+            is that of the earlier shares with the discount; shape (columns,).
     """
 
     counts: Int32Rows
@@ -221,7 +221,7 @@ class Prior(NamedTuple):
         size_class: Class of each size; sizes beyond the end have the last one.
         log_share: Logarithm of the share of each class of concentration among the blocks of each size class.
         block_class: Class of concentration of each block.
-        earlier: What an earlier census says of single blocks.
+        earlier: The counts of an earlier census of blocks.
     """
 
     mean: FloatRows
@@ -253,7 +253,7 @@ class State(NamedTuple):
         slopes: Room for what Laplace noise adds to the logarithms of neighbouring ones.
         factors: Room for the factors of the prior's ratios at both places; shape (2, 3, steps).
         chosen: Room for the bits of the cells that a pair of blocks, or of levels, moves people of; shape (words,).
-        row: Room for where the rows of answers of both places begin; shape (2, geolevels).
+        row: Working array: where the rows of answers of both places begin; shape (2, geolevels).
     """
 
     people: Int32Rows
@@ -381,7 +381,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
 
 @hot
 def weights_of(earlier: Earlier, geounit: int, parent: int) -> tuple[float, float]:
-    """In the centre of the shares of a group's parts in a geounit, the weight of the shares of the geounit above, and
+    """Two weights in the expected shares of a group's parts in a geounit: that of the shares of the geounit above, and
     that of each person of the earlier census.
     """
     if earlier.counts.shape[0] == 0:
@@ -393,9 +393,9 @@ def weights_of(earlier: Earlier, geounit: int, parent: int) -> tuple[float, floa
 
 @hot
 def centre(share: float, earlier: Earlier, geounit: int, parent: int, group: int) -> float:
-    """Share of a group in its parent around which those of a geounit are: the share of the geounit above, if there is
-    no earlier census. Otherwise the part `renewal` of it is this share, and the rest is the share in the earlier census
-    once `discount` persons with the shares of the geounit above are added to its persons.
+    """Expected share of a group in its parent, in a geounit. Without an earlier census it is the share of the geounit
+    above. With one it is a weighted mean. This share has the weight `renewal`; the rest is the weight of the share in
+    the earlier census, after `discount` persons with the shares of the geounit above are added to its persons.
     """
     if earlier.counts.shape[0] == 0:
         return share
@@ -550,7 +550,7 @@ def _slopes(problem: Problem, state: State, low: int, high: int, places: Places)
     places_of, places_of2 = answers.place_of[places.c], answers.place_of[places.c2]
     for geolevel in range(answers.width.size):
         at, at2 = state.row[0, geolevel], state.row[1, geolevel]
-        # From here on both places count in the same answers.
+        # Two places of one cell that are in one geounit count in the same answers, also at all higher geolevels.
         if at == at2 and places.c == places.c2:
             break
         for t in range(answers.begin[geolevel], answers.begin[geolevel + 1]):
@@ -813,7 +813,7 @@ def _log_sizes_exchanged(problem: Problem, prior: Prior, state: State, b: int, b
 
 @hot
 def _log_divisions_exchanged(problem: Problem, prior: Prior, state: State, b: int, b2: int) -> float:
-    """The same of their divisions. It is 0 unless an earlier census tells the blocks apart."""
+    """The same of their divisions. It is 0 without an earlier census of blocks: a family then has one law."""
     steps, family, log = problem.steps, problem.tree.family[b], 0.0
     if prior.earlier.counts.shape[0] > 0:
         for source, other in ((b, b2), (b2, b)):
@@ -868,7 +868,7 @@ def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> N
     and the public numbers of the two say (Metropolis).
 
     Only blocks of one class do so: the prior then says the same of both, but for their sizes if they have other
-    covariates, and for their divisions if an earlier census tells these apart. A block that has a few persons and an
+    covariates, and for their divisions if they have counts of an earlier census. A block that has a few persons and an
     empty one change places at once, which takes single shifts many sweeps.
 
     Args:

@@ -9,8 +9,8 @@ independent 0/1 variables with probabilities w / (w + i), i = 0 .. n - 1. Given 
 belongs to this part as often as its share of the weight says. The other tables of one geolevel are the persons of the
 next. Concentrations are moved by random walks with the tables summed out.
 
-Where an earlier census tells the shares of geounits apart, the shares above are only a part of what theirs are around
-(`centre`). The rest of the weight is not due to them either, and so are its tables.
+With an earlier census, only a part of the expected shares of a geounit is due to the shares above (`centre`). Tables
+belong to this part as often as its share of the weight says; the others are not persons of the next geolevel.
 
 Oracle: `tests.oracles.posterior` draws parameters and counts from their joint law, which updates must keep (Geweke).
 """
@@ -30,12 +30,12 @@ much would change probabilities by 1e-30."""
 
 
 SHORT: Final = 24
-"""Factors of a product that takes less time than two logarithms of the Gamma function, and is below the largest float
-for weights up to 1e12."""
+"""Largest number of factors for which a product is computed. It takes less time than two logarithms of the Gamma
+function, and does not overflow for weights up to 1e12."""
 
 FAR: Final = 1e200
-"""A product above this, or below its reciprocal, gives way to its logarithm. Another factor of at most 1 / LEAST_SHARE
-leaves it finite."""
+"""Where a product is above this, or below its reciprocal, its logarithm is added and it begins anew at 1. One more
+factor of at most 1 / LEAST_SHARE cannot make it overflow before."""
 
 
 class Groups(NamedTuple):
@@ -229,12 +229,13 @@ def log_earlier(
     row: Integers,
     earlier: tuple[Earlier, Earlier],
 ) -> Floats:
-    """For each group, the logarithm of how much likelier its divisions are with new discounts and renewals of an
-    earlier census than with the old.
+    """For each group, the logarithm of the likelihood of its divisions with new discounts and renewals of an earlier
+    census, less that with the old ones.
 
     Args:
-        entries, above, groups, mean, concentration, row: As for `tables_of`; those of `groups` do not count.
-        earlier: With the old ones, and with the new; where they are equal nothing is computed.
+        entries, above, groups, mean, concentration, row: As for `tables_of`. `groups.earlier` is not used.
+        earlier: The earlier census with the old discounts and renewals, and with the new ones. Groups with the same
+            ones are skipped.
     """
     parent, added = groups.parent, groups.added
     old, new = earlier

@@ -219,10 +219,10 @@ def _solve_family(
 
 
 class Components(NamedTuple):
-    """The components of a family.
+    """The components of a family: sets of free tables that no measured query couples with others.
 
     Attributes:
-        source: What they are made from.
+        source: The tables of the family.
         order: The free tables, component after component.
         begin: Where each component begins.
     """
@@ -242,15 +242,16 @@ def solve_components(
     record: tuple[Floats, Integers],
     kernels: TileKernels,
 ) -> bool:
-    """Estimate and round some components of a family, whose counts are written.
+    """Estimate and round some components of a family, and write their counts.
 
     Args:
         components: All of them.
-        which: Numbers of those to solve.
-        counts: Counts of the family.
-        tolerance: Backward error that is asked for, in persons.
+        which: Numbers of the components to solve.
+        counts: Counts of the family; those of the components are changed.
+        tolerance: Largest backward error, in persons.
         estimates: Real-valued estimates of the family, or no rows.
-        record: Gaps and effort of the family, to which those of the components are added.
+        record: Gaps and effort of the family, changed: the largest gaps, and the sum of the effort, with those of the
+            components.
         kernels: Kernels to call.
     Returns:
         Whether every rounding passed its proof.

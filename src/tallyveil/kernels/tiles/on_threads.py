@@ -5,7 +5,7 @@ A State's largest county with all its tracts is one family, which has tens of mi
 
 - *Pieces*, which are consecutive tables: the projections, the energies of rows, the drops of entries, the rounding.
   A table depends on others through the prices of labels alone, and these are fixed meanwhile.
-- *Small components*, which nothing couples: a thread takes each whole, as the solver of one thread does.
+- *Small components*, which no measured query couples with others: one thread estimates a whole one, as in `chunk`.
 - *Strips*, which are some children with their rows in every table: the sums of labels and the blocks of the
   preconditioner. Each such sum and block belongs to one child.
 
@@ -74,12 +74,12 @@ PARTS_A_THREAD = 4
 the last one; twice as many cost more calls. Counts do not depend on it."""
 
 SHARED = 1 << 18
-"""Unknown counts of a component above which all threads share its loops. A smaller one takes one thread less than a
-second, and threads take such components side by side. Counts do not depend on it."""
+"""Number of unknown counts of a component above which all threads share its loops. One thread estimates a smaller one
+in less than a second, and several threads estimate such components at the same time. Counts do not depend on it."""
 
 
 class Crew(ThreadPoolExecutor):
-    """Threads that take parts of families. Several families may give them parts at the same time.
+    """Threads that estimate large families together. Several families may use them at the same time.
 
     Attributes:
         size: Number of threads.
@@ -90,7 +90,7 @@ class Crew(ThreadPoolExecutor):
         self.size = size
 
     def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-        """The results of all parts, in their order."""
+        """Apply work to all parts, and return the results in the order of the parts."""
         return list(self.map(work, parts))
 
 
@@ -101,7 +101,7 @@ def solve_family(chunk: TileChunk, tolerance: float, crew: Crew, shared: int = S
         chunk: The family. Its values are changed.
         tolerance: Backward error that is asked for, in persons.
         crew: The threads.
-        shared: Unknown counts of a component above which all threads share its loops.
+        shared: As `SHARED`; tests give other numbers.
     """
     chunk, kernels = conforming(chunk), all_compiled(KERNELS)
     counts = np.zeros((int(chunk.child_begin[1]), int(chunk.offsets[1])), np.int64)
@@ -151,15 +151,18 @@ def _solve_small(
     tolerance: float,
     record: tuple[Floats, Integers],
 ) -> bool:
-    """As `chunk.solve_components`, where each thread takes some of the components."""
+    """As `chunk.solve_components`, with some of the components on each thread."""
     kernels, gaps, effort = all_compiled(KERNELS), *record
     below = np.cumsum(_sizes(components)[which])
     wanted = np.linspace(0, int(below[-1]) if len(below) else 0, PARTS_A_THREAD * crew.size + 1)[1:-1]
 
     def work(some: Integers) -> tuple[bool, Floats, Integers]:
-        mine = components._replace(source=_with_room(components.source))
+        # Working arrays and sums are separate for each thread.
+        separate = components._replace(source=_with_room(components.source))
         of_some = np.zeros_like(gaps), np.zeros_like(effort)
-        return _solve_components(mine, some, counts, tolerance, np.zeros((0, 0)), of_some, kernels), *of_some
+        return _solve_components(
+            separate, some, counts, tolerance, np.zeros((0, 0)), of_some, kernels
+        ), *of_some
 
     parts = [part for part in np.split(which, np.searchsorted(below, wanted)) if len(part)]
     proved = True
@@ -171,7 +174,7 @@ def _solve_small(
 
 
 def _with_room(source: Source) -> Source:
-    """A source with room of its own for numbers, as several threads number at once."""
+    """A source with separate working arrays, since several threads write into them at the same time."""
     room = (np.full_like(array, -1) for array in source.numbers[1:])
     return source._replace(numbers=type(source.numbers)(source.numbers.first, *room))
 

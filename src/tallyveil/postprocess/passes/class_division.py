@@ -153,7 +153,8 @@ class ClassDivision:
             of_kinds = rows, kind_cells[kinds], counts[rows, kinds]
             rows, cells, records = choice.cells(self.exact.rows(start, stop), of_kinds, start, stop - start)
             total.add(start + rows, both.answers_of(cells), records)
-        # Groups in the place of cells. Summed up from the finest, so that children always add up to their parents.
+        # These counts are of groups, not of cells. All geolevels are sums of the finest, so that children always add up
+        # to their parents.
         finest = PublicCounts(self.exact.geolevel, *total.finish())
         levels = summed_to_root(finest, self.spine, both.size)
         return FixedGroups(

@@ -336,7 +336,7 @@ def _chunks(
     builder: PassBuilder, above: PublicCounts, number: int, observer: Observer, executor: Executor
 ) -> list[_Part]:
     """Outcomes of all chunks, in order. The largest chunks are begun first, so that no core waits long at the end."""
-    # One crew for all large families: those that are estimated at the same time begin no threads of their own.
+    # One crew for all large families, so that families that are estimated at the same time do not each start threads.
     with Crew(executor.threads) as crew:
         chunks, spans = pass_chunks(builder, above, number, crew if crew.size > 1 else None)
 

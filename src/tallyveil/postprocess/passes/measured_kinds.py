@@ -13,11 +13,11 @@ All other geounits keep the division by facilities.
 
 *Step.* For one part after another, from the root down: every geounit has an expected number, with a variance,
 from the facilities of its open geounits and from its noisy answers (`estimation.kind_totals`). At the root, this
-number is rounded; below, the number of the parent is divided among its children. Limits of an open geounit are such
-that the part is within its bounds, and that the other parts of its class can have the rest. The limits of a geounit
-above are sums of these. So every division has a solution. Then the numbers of this part are exact, and the
-expectations of the next part are conditional on them. The last part of a class is what is left. In the open geounits,
-each part is divided among its kinds by facilities.
+number is rounded; below, the number of the parent is divided among its children. The limits of an open geounit are
+chosen so that the part is within its bounds, and the other parts of its class can have the people who are left. The
+limits of a geounit above are sums of these. So every division has a solution. Then the numbers of this part are exact,
+and the expectations of the next part are conditional on them. The last part of a class is what is left. In the open
+geounits, each part is divided among its kinds by facilities.
 
 Numbers are computed as differences from the division by facilities, which is known in every geounit. The result
 depends on public counts, bounds and noisy answers alone.
