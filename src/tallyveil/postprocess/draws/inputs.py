@@ -87,7 +87,7 @@ def read_earlier_census(path: Path, hierarchies: Hierarchies, schema: Schema) ->
     Args:
         path: Parquet, or text with commas or `|` between its columns: geocodes, the levels of some attributes, and
             `count`. Geounits and levels without a row have no people, and rows of the same ones are added. An attribute
-            without a level in any row is taken as absent.
+            without a level in any row counts as absent.
         hierarchies: The geography of the release.
         schema: The universe.
     Raises:
@@ -162,7 +162,9 @@ def _on_spine(
 
 
 def _located(path: Path, hierarchies: Hierarchies, codes: pl.Series) -> tuple[int, Integers]:
-    """The geolevel of the original geography, root first, that has all geocodes, and their geounits."""
+    """Number of the finest measured geolevel that has all geocodes, and its geounit for each; both of the original
+    geography.
+    """
     original = hierarchies.original
     best, fewest = original.finest, codes
     for level in range(original.finest, 0, -1):
@@ -179,8 +181,8 @@ def _located(path: Path, hierarchies: Hierarchies, codes: pl.Series) -> tuple[in
     shown = f", such as '{short_name(example[0])}'" if example else ""
     raise GeographyError(
         f"the {_WHAT} file {path} has {len(fewest):,} rows whose geocode is of no {original.geolevels[best]}{shown}; "
-        "other geolevels lack more. Give counts of one measured geolevel below the root, with geocodes of the same "
-        "year as the release, as text, and leave other rows out.",
+        "no other measured geolevel has more of its geocodes. Give counts of one measured geolevel below the root, "
+        "with geocodes of the same year as the release, as text, and leave other rows out.",
         code="draws-earlier",
     )
 
