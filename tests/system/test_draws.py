@@ -373,6 +373,15 @@ def test_an_earlier_census_that_is_wrong_is_refused_before_anything_is_computed(
     assert not (tmp_path / "d").exists()
 
 
+def test_counts_of_blocks_leave_one_column_of_covariates(release, earlier_census, homes, tmp_path):
+    census, of_homes = tmp_path / "census.csv", tmp_path / "homes.csv"
+    earlier_census.write_csv(census)
+    homes.with_columns(land=pl.int_range(48)).write_csv(of_homes)
+    with pytest.raises(TallyveilError, match="counting the people of the earlier census") as raised:
+        tallyveil.make_draws(release, tmp_path / "d", earlier_census=census, covariates=of_homes)
+    assert raised.value.code == "draws-covariates"
+
+
 def test_a_public_file_that_is_replaced_while_it_is_read_is_refused(release, homes, tmp_path, monkeypatch):
     file = tmp_path / "homes.parquet"
     homes.write_parquet(file)

@@ -123,13 +123,16 @@ def read_assignments(path: Path, columns: Sequence[str], what: str, wanted: str 
     return collect(frame, path, what).rename({key: GEOCODE})
 
 
-def read_public_numbers(path: Path, spine: Spine, most: int) -> tuple[tuple[str, ...], Floats]:
+def read_public_numbers(
+    path: Path, spine: Spine, most: int, beside: Sequence[str] = ()
+) -> tuple[tuple[str, ...], Floats]:
     """Read public numbers of every finest geounit, such as housing units: all columns but that of the geocodes.
 
     Args:
         path: Parquet, or text with commas or `|` between its columns.
         spine: The spine that has the finest geounits.
-        most: Largest number of columns.
+        most: Largest number of columns, with those of other files.
+        beside: Names of the numbers from other files.
     Returns:
         Names of the columns, and their numbers in the spine's order; shape (finest geounits, columns).
     Raises:
@@ -141,10 +144,11 @@ def read_public_numbers(path: Path, spine: Spine, most: int) -> tuple[tuple[str,
     """
     what = "covariates"
     names = tuple(area_columns(path, what, text=False))
-    if not 1 <= len(names) <= most:
+    if not 1 <= len(names) <= most - len(beside):
+        counted = f", counting the {some_names(beside)} from another file" if beside else ""
         raise ConfigError(
-            f"the {what} file {path} has {len(names)} columns besides the geocodes, wanted 1 to {most}. Every such "
-            "column enters the model: keep only columns that say how many people live in a finest geounit.",
+            f"the {what} file {path} has {len(names)} columns besides the geocodes, wanted 1 to {most}{counted}. Every "
+            "such column enters the model: keep only columns that say how many people live in a finest geounit.",
             code="draws-covariates",
         )
     for name in names:

@@ -19,7 +19,7 @@ from tallyveil.printable import short_name, some_names
 from tallyveil.schema.answer_columns import code_expression
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
-from tallyveil.storage.read import unchanged_digest
+from tallyveil.storage.read import require_counts, scan_table, unchanged_digest, whole_number
 
 COUNT: Final = "count"
 """Column of the counts of an earlier census, as in a histogram file of a release."""
@@ -75,7 +75,7 @@ def read_inputs(release: FinishedRelease, covariates: Path | None, earlier: Path
             names, columns = (PEOPLE,), [totals]
     if covariates is not None:
         with unchanged_digest(covariates, "covariates") as of_covariates:
-            stated, numbers = read_public_numbers(covariates, spine, MOST - len(names))
+            stated, numbers = read_public_numbers(covariates, spine, MOST, names)
         names, columns = (*stated, *names), [*numbers.T, *columns]
     known = Covariates.of(names, np.stack(columns, axis=1)) if names else None
     return PublicInputs(known, of_covariates, census, of_earlier)
@@ -93,7 +93,7 @@ def read_earlier_census(path: Path, hierarchies: Hierarchies, schema: Schema) ->
     Raises:
         ConfigError: a column is missing or unknown, or holds something else than levels or whole numbers.
         GeographyError: no geolevel below the root has all geocodes, or the spine that was measured lacks it.
-        SchemaError, StoreError: as `read_assignments` raises them.
+        SchemaError, StoreError: as `require_counts` and `read_assignments` raise them.
     """
     names = area_columns(path, _WHAT, text=False)
     attributes = [name for name in names if name in schema.attribute_names]
@@ -103,6 +103,7 @@ def read_earlier_census(path: Path, hierarchies: Hierarchies, schema: Schema) ->
             f"has the columns {some_names(names) or 'of geocodes alone'}, wanted {COUNT} and one or more of the "
             f"attributes {some_names(schema.attribute_names)}, and no others",
         )
+    require_counts(scan_table(path, [COUNT], _WHAT), COUNT, path, _WHAT)
     table = read_assignments(path, [*attributes, COUNT], _WHAT)
     given = [name for name in schema.attribute_names if name in attributes and table[name].count()]
     if not given:
@@ -115,8 +116,7 @@ def read_earlier_census(path: Path, hierarchies: Hierarchies, schema: Schema) ->
 
 
 def _counts(path: Path, table: pl.DataFrame) -> Integers:
-    # By way of text: dates and truth values are no numbers.
-    counts = table[COUNT].cast(pl.String).cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
+    counts = table.select(whole_number(COUNT)).to_series().fill_null(-1).to_numpy()
     if wrong := int((counts < 0).sum()):
         raise _refused(path, f"has {wrong:,} rows without a whole number of 0 or more in the column {COUNT}")
     # The largest first, since a sum of larger ones might not fit.

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.errors import GeographyError
+from tallyveil.errors import GeographyError, SchemaError
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.problem import posterior_problem
 from tallyveil.geography.areas import Hierarchies, plain_hierarchies
@@ -41,8 +41,8 @@ class Nothing:
 def census(tmp_path):
     """Reads rows of a code, an age, a race and a number."""
 
-    def read(rows, hierarchies):
-        schema = {"GEOID20": pl.String, "age": pl.String, "race": pl.String, "count": pl.Int64}
+    def read(rows, hierarchies, kind=pl.Int64):
+        schema = {"GEOID20": pl.String, "age": pl.String, "race": pl.String, "count": kind}
         pl.DataFrame(rows, schema=schema, orient="row").write_parquet(tmp_path / "census.parquet")
         return read_earlier_census(tmp_path / "census.parquet", hierarchies, SCHEMA)
 
@@ -77,6 +77,19 @@ def test_geocodes_of_two_geolevels_are_refused(census):
 def test_counts_of_a_geolevel_that_was_not_measured_are_refused(census):
     with pytest.raises(GeographyError, match="2 rows whose geocode is of no B, such as '1'"):
         census([("1", None, "b", 4), ("2", None, "a", 1)], Hierarchies(UNLIKE, PLAIN))
+
+
+@pytest.mark.parametrize("kind", [pl.Float64, pl.Decimal(10, 2), pl.String])
+def test_whole_numbers_of_any_type_are_counts(census, kind):
+    rows = pl.DataFrame({"geocode": ["13"], "age": ["old"], "race": ["b"], "count": [4]})
+    read = census(rows.with_columns(pl.col("count").cast(kind)).rows(), plain_hierarchies(PLAIN), kind)
+    assert read.counts.toarray()[2].tolist() == [0, 0, 0, 0, 4, 0]
+
+
+@pytest.mark.parametrize("kind", [pl.Date, pl.Duration, pl.Boolean])
+def test_dates_and_truth_values_are_no_counts(census, kind):
+    with pytest.raises(SchemaError, match="wanted whole numbers"):
+        census([("13", "old", "b", None)], plain_hierarchies(PLAIN), kind)
 
 
 @pytest.mark.parametrize("limited", [False, True])
