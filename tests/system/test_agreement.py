@@ -97,6 +97,14 @@ def test_a_release_that_protects_people_agrees_with_no_unprotected_one(world, tm
     assert not (tmp_path / "out").exists()
 
 
+def test_nothing_is_written_into_a_release_that_it_agrees_with(world):
+    folder, plan = world
+    with pytest.raises(TallyveilError, match="must stay as it was published") as caught:
+        run_release(plan, folder / "coarse" / "out", test_key=KEY, workers=1)
+    assert caught.value.code == "input-in-output"
+    assert not (folder / "coarse" / "out").exists()
+
+
 @pytest.mark.parametrize(
     "change",
     [

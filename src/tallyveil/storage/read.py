@@ -312,6 +312,7 @@ def collect(frame: pl.LazyFrame, path: Path, what: str) -> pl.DataFrame:
         StoreError: the file is damaged, or a column has the wrong type.
     """
     with held(path, what):
+        _refuse_pipe(path, what)
         return collect_below(frame, path, what)
 
 
@@ -333,6 +334,7 @@ def collect_batches(frame: pl.LazyFrame, path: Path, what: str) -> Iterator[pl.D
     Yields:
         Frames with a limited number of rows, about a million. None is empty.
     """
+    _refuse_pipe(path, what)
     try:
         with held(path, what):
             batches = _text_batches(frame) if path.suffix in TEXT_SUFFIXES else _slices(frame)
@@ -552,6 +554,12 @@ def require_levels(frame: pl.LazyFrame, columns: Sequence[str], path: Path, what
             "durations; wanted text. Store each value as text.",
             code="unknown-level",
         )
+
+
+def _refuse_pipe(path: Path, what: str) -> None:
+    """Refuse what is neither a file nor a folder before it is opened: a pipe would be waited for without end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise _unreadable(path, what, OSError())
 
 
 def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:

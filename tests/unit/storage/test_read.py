@@ -1,11 +1,13 @@
 """Parquet files are read in batches, in order, and damage becomes one kind of error."""
 
+import os
+
 import polars as pl
 import pytest
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.schema.names import check_name
-from tallyveil.storage.read import scan_parquet, scan_table, stream_parquet
+from tallyveil.storage.read import collect, collect_batches, scan_parquet, scan_table, stream_parquet
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
@@ -25,6 +27,15 @@ def test_a_damaged_file_is_no_traceback(tmp_path):
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(StoreError, match="reading the test file") as caught:
         list(stream_parquet(scan_parquet(path), path, "test", 10))
+    assert caught.value.code == "input-unreadable"
+
+
+@pytest.mark.parametrize("read", [collect, lambda *of: list(collect_batches(*of))])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, read):
+    path = tmp_path / "pipe.parquet"
+    os.mkfifo(path)
+    with pytest.raises(StoreError, match="reading the test file") as caught:
+        read(scan_parquet(path), path, "test")
     assert caught.value.code == "input-unreadable"
 
 

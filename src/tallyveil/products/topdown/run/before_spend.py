@@ -12,32 +12,39 @@ from tallyveil.plans.machine import machine_memory
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import free_disk, predict, refuse_small_disk, sizes_of_spine
 from tallyveil.runs.folder import FolderState, folder_state
-from tallyveil.storage.outputs import refuse_inputs
+from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX
 
 
 def refuse_folder(plan: ReleasePlan, out: Path) -> None:
-    """Refuse a release folder in which an input lies, or whose path leaves no room for the files of the release.
+    """Refuse a release folder in which an input lies, which lies in the folder of a release that the plan agrees with,
+    or whose path leaves no room for the files of the release.
 
     Raises:
         StoreError: the folder cannot be used for one of these reasons.
     """
     refuse_inputs(out, inputs_of(plan))
+    for root in _other_releases(plan):
+        refuse_output_inside(out, root)
     refuse_long_paths(out, _longest(plan), TEMPORARY_SUFFIX)
 
 
 def inputs_of(plan: ReleasePlan) -> list[Path]:
     """Every file that a release reads, except the release file."""
     paths = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
-    paths += [item.path for item in plan.agreement if item.path is not None]
-    paths += [item.path for item in plan.residents if item.path is not None]
+    paths += _other_releases(plan)
     geography = plan.geography
     paths += [path for path in (geography.names, geography.geometry) if path is not None]
     if plan.spine is not None:
         paths += [path for _, path in plan.spine.overlapping]
         paths += [] if plan.spine.entities is None else [plan.spine.entities]
     return paths
+
+
+def _other_releases(plan: ReleasePlan) -> list[Path]:
+    """Folders of the finished releases that a release agrees with, or whose counts of people limit its own."""
+    return [item.path for item in (*plan.agreement, *plan.residents) if item.path is not None]
 
 
 def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) -> None:
