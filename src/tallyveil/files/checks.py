@@ -72,8 +72,11 @@ from tallyveil.words.language import phrase
 def record_files_agree(root: Path, finest: PublicCounts, schema: Schema, spine: Spine) -> bool:
     """Whether the files of microdata hold the records of these counts; raises StoreError."""
     # The files that there must be, so that neither a missing nor a further one passes.
-    wanted = {record_file(root, number) for number in range(n_record_pieces(finest))}
-    return record_files(root) == wanted and all(
+    there, n_wanted = record_files(root), n_record_pieces(finest)
+    # Their number first: counts that are too large, which another check refuses, would need names without end.
+    if len(there) != n_wanted or there != {record_file(root, number) for number in range(n_wanted)}:
+        return False
+    return all(
         records_agree(read_records(record_file(root, number), schema, spine), expected)
         for number, expected in enumerate(record_pieces(finest))
     )
@@ -409,9 +412,15 @@ def check_release(root: Path, promises: Promises, workers: int = 1) -> list[str]
             checks = list(_checks_of_level(root, promises, above, stretch))
             if level == spine.finest:
                 checks += _checks_of_finest(root, promises, stretch.counts)
-            # Results are read in this order, so that of several checks that fail the same one is always reported.
-            for check in [pool.submit(check) for check in checks]:
-                check.result()
+            running = [pool.submit(check) for check in checks]
+            try:
+                # Results are read in this order, so that of several checks that fail the same one is always reported.
+                for check in running:
+                    check.result()
+            except BaseException:
+                # An error, or an interrupt, waits only for the checks that have begun.
+                pool.shutdown(cancel_futures=True)
+                raise
             above = stretch
     return promises.names()
 

@@ -1,6 +1,7 @@
 """The parts of the last look hold together what the last look in one process holds, and see every broken file."""
 
 import json
+from threading import Event
 
 import numpy as np
 import polars as pl
@@ -142,6 +143,29 @@ def test_a_changed_number_or_place_in_any_file_is_seen(release, path):
         check(release)
     with pytest.raises(SolverError, match="final check failed"):
         check_release(release, PROMISES)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_count_without_end_is_seen_and_not_written_out(release, workers):
+    """Microdata of so many people would be names of files without end."""
+    rewrite(release / "histogram" / "Block.parquet", last_only(pl.lit(1 << 45)))
+    with pytest.raises(SolverError, match="final check failed"):
+        check_release(release, PROMISES, workers)
+
+
+def test_a_check_that_fails_waits_for_none_that_has_not_begun(release, monkeypatch):
+    begun = []
+
+    def check_tables(*_, **__):
+        begun.append(True)
+        Event().wait(0.2)
+
+    monkeypatch.setattr(checks, "check_tables", check_tables)
+    monkeypatch.setattr(checks, "check_counts", lambda *_: checks.require("counts", passed=False))
+    with pytest.raises(SolverError, match="counts"):
+        check_release(release, PROMISES, 1)
+    assert len(begun) <= 1
+    assert len(PROMISES.tables) > 1
 
 
 @pytest.mark.parametrize("path", few(6, FILES))
