@@ -44,7 +44,8 @@ def inputs_of(plan: ReleasePlan) -> list[Path]:
 
 def _other_releases(plan: ReleasePlan) -> list[Path]:
     """Folders of the finished releases that a release agrees with, or whose counts of people limit its own."""
-    return [item.path for item in (*plan.agreement, *plan.residents) if item.path is not None]
+    paths = [item.path for item in plan.agreement] + [item.path for item in plan.residents]
+    return [path for path in paths if path is not None]
 
 
 def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) -> None:
