@@ -31,7 +31,8 @@ def main() -> None:
     plan = release.manifest.body["plan"]
     geolevels = plan["geolevels"]
     for geolevel in geolevels[1 : geolevels.index(draws.description["geolevel"]) + 1]:
-        for query in plan["tables"]:
+        # Draws say nothing but the number of people of a finest geounit.
+        for query in plan["tables"] if geolevel != geolevels[-1] else ["total"]:
             drawn, published = draws.table(geolevel, query, level=level), release.table(geolevel, query)
             digits = drawn.select(pl.col("geocode").str.len_chars().max()).item()
             keys = [name for name in drawn.columns if name in true.columns]
@@ -76,7 +77,7 @@ def indices(draws: tallyveil.Draws, true: pl.DataFrame, geolevels: list[str], le
     """Indices of the last attribute, of each area two geolevels above the parts that are compared, and one above."""
     attribute, held, all_of_them = true.columns[-2], 0, 0
     area = geolevels[1]
-    for part in geolevels[2 : geolevels.index(draws.description["geolevel"]) + 1]:
+    for part in geolevels[2:-1]:
         values = draws.values(part, attribute)
         digits = len(draws.values(area, "total")["geocode"][0])
         for kind in ("dissimilarity", "gini", "theil"):
