@@ -1,6 +1,7 @@
 """`tallyveil spine`: every command on a made-up state, and on bad input."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from tallyveil.cli.main import app
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.spine import path_total
-from tallyveil.geography.tables import read_spine_file
+from tallyveil.geography.tables import read_spine_file, write_spine
 from tallyveil.synthetic.country import make_entities, make_geography
 
 PRESET = "redistricting-persons-us"
@@ -408,6 +409,24 @@ def test_a_release_file_with_laplace_noise_is_a_strategy(folder, tmp_path):
         run("fit", plain, "--strategy", release, "--target", "Tract=3")
     release.write_text(RELEASE.replace("discrete_laplace", "discrete_gaussian").replace("epsilon", "rho"))
     assert json.loads(run("fit", plain, "--strategy", release, "--target", "Tract=3", "--json"))
+
+
+def test_a_geolevel_of_one_spine_alone_is_no_family_of_entities(folder, tmp_path):
+    towns, strategies = tmp_path / "towns.parquet", [tmp_path / "tracts.toml", tmp_path / "towns.toml"]
+    spine, _ = read_spine_file(folder / "plain.parquet")
+    names = tuple("Town" if name == "Tract" else name for name in spine.geolevels)
+    write_spine(towns, replace(spine, geolevels=names))
+    strategies[0].write_text(RELEASE)
+    strategies[1].write_text(RELEASE.replace("Tract", "Town"))
+    entities = pl.read_parquet(folder / "entities.parquet")
+    entities.with_columns(Town="place").write_parquet(tmp_path / "entities.parquet")
+    compare = ("compare", folder / "plain.parquet", towns, "--json")
+    asked = (*compare, "--strategy", strategies[0], "--second-strategy", strategies[1])
+    kinds = [
+        json.loads(run(*asked, "--entities", path / "entities.parquet"))["areas"]
+        for path in (folder, tmp_path)
+    ]
+    assert kinds[0] == kinds[1]
 
 
 @pytest.mark.nightly

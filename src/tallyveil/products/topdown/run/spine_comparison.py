@@ -37,7 +37,7 @@ from tallyveil.geography.distance_bounds import (
 from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.spine import GeounitShares, Spine, uniform_shares
 from tallyveil.geography.steps import FanOutLimit, together
-from tallyveil.geography.tables import read_aimed, read_spine_file
+from tallyveil.geography.tables import family_columns, read_aimed, read_spine_file
 from tallyveil.products.topdown.run.spine_design import read_families
 from tallyveil.products.topdown.run.spine_making import is_worse
 
@@ -101,7 +101,7 @@ def comparison(
             free groups are bypassed otherwise than by moving the strategy's shares where there is one child.
     """
 
-    families, spines, all_shares, parameters = [], [], [], []
+    spines, all_shares, parameters = [], [], []
     aimed = {name for file in files for name in read_aimed(file)}
     for place, file, measured in zip(("first", "second"), files, measures, strict=True):
         spine, shares = read_spine_file(file)
@@ -113,9 +113,9 @@ def comparison(
                 f"{', '.join(plan.geolevels)}. Name the strategy that the spine was built for."
             )
         all_shares.append(shares)
-        families.append(read_families(entities, spine, family))
         spines.append(spine)
         parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]
+    families = _families(entities, spines, family)
     # Both spines sort the same finest geounits differently: `rows_on_first` maps the second to the first, argsort back.
     rows_on_first = _rows(spines[0], spines[1])
     order = (np.argsort(rows_on_first), rows_on_first)
@@ -168,6 +168,19 @@ def comparison(
 _BOUNDS: Final = dict.fromkeys(("bound_mean", "gap", "shared_mean", "shared_gap"), pl.Float64)
 ALL_FAMILIES: Final = "all of these"
 """Name of the row of all families of entities together."""
+
+
+def _families(
+    path: Path | None, spines: Sequence[Spine], names: Sequence[str]
+) -> list[tuple[EntityFamily, ...]]:
+    """The same families of entities on each spine."""
+    blank = not names
+    if path is not None and blank:
+        # What one spine has as a geolevel is no family on the other, or there would be fewer on one of them.
+        geolevels = {geolevel for spine in spines for geolevel in spine.geolevels}
+        names = [name for name in family_columns(path) if name not in geolevels]
+        path = path if names else None
+    return [read_families(path, spine, names, blank=blank) for spine in spines]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
