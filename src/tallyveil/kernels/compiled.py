@@ -74,7 +74,7 @@ import numpy as np
 from numba import types
 from numba.core.event import Listener, register
 from numba.experimental import structref
-from numba.extending import intrinsic, is_jitted, register_jitable, typeof_impl
+from numba.extending import intrinsic, is_jitted, typeof_impl
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.system import remove_locked, take_lock, user_cache
@@ -136,11 +136,35 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
     return decorated
 
 
-internal = register_jitable(no_cfunc_wrapper=True)
-"""Decorator of a function that only kernels call, and not through a pointer."""
+def internal(function: Kernel, **options: Any) -> Kernel:
+    """Decorator of a function that only kernels call, and not through a pointer. Python runs it as it is.
 
-hot = register_jitable(no_cfunc_wrapper=True, forceinline=True)
-"""Decorator of a function of an innermost loop that only kernels call."""
+    Args:
+        function: The function.
+        options: Options of numba.
+    """
+    # numba takes both options, but its stubs do not name them.
+    spared = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    cast(Any, function).only_for_kernels = {**spared, **options}
+    return function
+
+
+def hot(function: Kernel) -> Kernel:
+    """Decorator of a function of an innermost loop that only kernels call. The compiler copies it into its callers."""
+    return internal(function, forceinline=True)
+
+
+@typeof_impl.register(FunctionType)
+def _type_of_function(function: Any, context: Any) -> Any:
+    """numba's type of a function that only kernels call; None for other functions."""
+    return _numba.Dispatcher(_for_kernels(function)) if hasattr(function, "only_for_kernels") else None
+
+
+@cache
+def _for_kernels(function: Any) -> Any:
+    """What kernels call in the place of a function that only they call."""
+    # Not `register_jitable`: it compiles a function once for kernels and once more for functions that kernels call.
+    return numba.njit(**function.only_for_kernels)(function)
 
 
 def _uncounted(context: Any, array: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numba.core.event import install_recorder
 from numba.extending import is_jitted
 
 import tallyveil.kernels
@@ -218,3 +219,22 @@ def test_without_compilation_a_kernel_is_plain_python(monkeypatch):
         return 1
 
     assert compiled.njit(nogil=True, cache=True)(plain) is plain
+
+
+def test_what_only_kernels_call_is_compiled_once_whoever_calls_it():
+    @compiled.internal
+    def shared(number):
+        return number + 1
+
+    @compiled.internal
+    def part(number):
+        return shared(number)
+
+    @compiled.njit(nogil=True)
+    def kernel(number):
+        return shared(number) + part(number)
+
+    with install_recorder("numba:compile") as recorder:
+        assert kernel(1) == shared(1) + part(1) == 4
+    names = [event.data["dispatcher"].py_func.__name__ for _, event in recorder.buffer if event.is_start]
+    assert sorted(names) == ["kernel", "part", "shared"]
