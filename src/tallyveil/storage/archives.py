@@ -51,7 +51,8 @@ class Archived(NamedTuple):
 
     Attributes:
         record: The record.
-        arrays: The arrays by name; they are read-only.
+        arrays: The arrays by name. They are writeable, as those that were written: to a kernel, read-only arrays are
+            of another type, for which it would be compiled anew.
     """
 
     record: JsonObject
@@ -151,7 +152,6 @@ def read_archive(path: Path) -> Archived:
         for name in archive.namelist():
             if name.startswith(_ARRAYS):
                 array = np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
-                array.setflags(write=False)
                 arrays[name.removeprefix(_ARRAYS).removesuffix(".npy")] = array
         return Archived(json.loads(archive.read(_RECORD)), arrays)
 

@@ -22,7 +22,9 @@ def blocks():
         for county in (1, 3, 999)
         for tract, block in rng.integers(0, 9999, (20, 2)).tolist()
     }
-    return np.array(sorted(numbers), np.int64)
+    listed = np.array(sorted(numbers), np.int64)
+    listed.setflags(write=False)  # as the reader's: another type to a kernel, which would be compiled for both
+    return listed
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])

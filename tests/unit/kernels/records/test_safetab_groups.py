@@ -23,6 +23,8 @@ def people():
     cells = rng.integers(0, 46, n).astype(np.int8)
     maps = [(rng.integers(-1, 3, n_codes) + base).astype(np.int16) for base in (0, 3, 6)]
     maps = [np.where(m == base - 1, -1, m).astype(np.int16) for m, base in zip(maps, (0, 3, 6), strict=True)]
+    for of_codes in maps:
+        of_codes.setflags(write=False)  # as those of a release: another type to a kernel
     region = rng.integers(-1, 7, N_BLOCKS).astype(np.int32)
     return (start, races, np.array(lists, np.int16), ethnicity), cells, maps, region
 
