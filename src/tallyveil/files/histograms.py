@@ -268,13 +268,19 @@ def write_microdata(
 
 def n_record_pieces(counts: PublicCounts) -> int:
     """Number of pieces of `PERSONS_PER_PART` records; one empty piece for no records."""
-    return len(list(record_ranges(counts.total)))
+    # Not counted one by one: damaged counts may have pieces without end.
+    return len(_first_records(counts.total))
 
 
 def record_ranges(n_records: int) -> Iterator[tuple[int, int]]:
     """The first record of each piece, and the first one after it."""
-    for begin in range(0, max(n_records, 1), PERSONS_PER_PART):
+    for begin in _first_records(n_records):
         yield begin, min(begin + PERSONS_PER_PART, n_records)
+
+
+def _first_records(n_records: int) -> range:
+    """The first record of each piece."""
+    return range(0, max(n_records, 1), PERSONS_PER_PART)
 
 
 def record_pieces(

@@ -153,6 +153,12 @@ def test_a_count_without_end_is_seen_and_not_written_out(release, workers):
         check_release(release, PROMISES, workers)
 
 
+def test_files_for_a_count_without_end_are_not_counted_one_by_one(release):
+    """The thread that looks at microdata may begin before another check has refused the count."""
+    huge = counts_of(1, [0], [3], [1 << 45])
+    assert not checks.record_files_agree(release, huge, SCHEMA, SPINE)
+
+
 def test_a_check_that_fails_waits_for_none_that_has_not_begun(release, monkeypatch):
     begun = []
 
