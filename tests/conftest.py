@@ -170,33 +170,33 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 
 class OneAtATime:
-    """Locks between the processes of one test run, by name; the thread that holds one may take it again."""
+    """Locks between the processes of one test run, by name. A thread that holds one takes no further."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._thread = folder, threading.RLock()
-        self._held: set[str] = set()
+        self._is_held = False
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
         with self._thread:
-            if name in self._held:
+            if self._is_held:
                 yield
                 return
             with (self._folder / f"compiling-{name}").open("a") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                self._held.add(name)
+                self._is_held = True
                 try:
                     yield
                 finally:
-                    self._held.remove(name)
+                    self._is_held = False
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The first worker compiles what estimates need, on all cores, while the others wait for it.
 
-    Of further kernels, a worker that needs one waits while another compiles it, and then loads it from disk. A module
-    has one lock: kernels call only those of modules that theirs imports, so no two workers wait for each other.
+    Of further kernels, a worker that needs one waits while another compiles it, and then loads it from disk. What this
+    kernel calls is compiled under the same lock: each process compiles that for itself, so nobody waits for it.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
@@ -208,7 +208,7 @@ def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Itera
     original = Dispatcher.compile
 
     def compile_alone(self: Dispatcher, signature: Any) -> Any:
-        with lock.held(self.py_func.__module__):
+        with lock.held(f"{self.py_func.__module__}.{self.py_func.__qualname__}"):
             return original(self, signature)
 
     with lock.held("estimates"):

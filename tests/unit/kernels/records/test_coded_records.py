@@ -23,7 +23,8 @@ def blocks():
         for tract, block in rng.integers(0, 9999, (20, 2)).tolist()
     }
     listed = np.array(sorted(numbers), np.int64)
-    listed.setflags(write=False)  # as the reader's: another type to a kernel, which would be compiled for both
+    # As the reader's: a writeable array is of another type, for which the kernel would be compiled anew.
+    listed.setflags(write=False)
     return listed
 
 

@@ -24,7 +24,8 @@ def people():
     maps = [(rng.integers(-1, 3, n_codes) + base).astype(np.int16) for base in (0, 3, 6)]
     maps = [np.where(m == base - 1, -1, m).astype(np.int16) for m, base in zip(maps, (0, 3, 6), strict=True)]
     for of_codes in maps:
-        of_codes.setflags(write=False)  # as those of a release: another type to a kernel
+        # As those of a release: a writeable array is of another type, for which the kernel would be compiled anew.
+        of_codes.setflags(write=False)
     region = rng.integers(-1, 7, N_BLOCKS).astype(np.int32)
     return (start, races, np.array(lists, np.int16), ethnicity), cells, maps, region
 
