@@ -56,7 +56,7 @@ def spine_from_prefixes(geocodes: TextColumn, geolevels: Sequence[str], lengths:
     _check_whole_length(names, lengths, column)
     ordered = (column if column.is_sorted() else column.sort()).set_sorted()
     # Sorted text compares neighbours alone; polars uses the flag in later joins.
-    _refuse_duplicates(names[-1], ordered, (ordered == ordered.shift(1)).fill_null(False))
+    _refuse_duplicates(names[-1], ordered, ~_differs_from_above(ordered))
     prefixes = (
         ordered.str.slice(0, length)
         if length
@@ -111,12 +111,11 @@ def _spine_of_paths(names: tuple[str, ...], columns: Iterable[pl.Series]) -> Spi
     starts_above: NDArray[np.int64] | None = None
     codes_above: pl.Series | None = None
     for name, column in zip(names, columns, strict=True):
-        # A null stands before the first row, so that the first row always begins a geounit.
-        changes = (column != column.shift(1)).fill_null(True).to_numpy()
+        changes = _differs_from_above(column)
         # A geounit also starts wherever its parent starts, even if the geocode does not change there.
         starts_here = changes if starts_here is None else starts_here | changes
         starts = np.flatnonzero(starts_here).astype(np.int64, copy=False)
-        codes = column.gather(starts)
+        codes = column[starts]
         if starts_above is not None and codes_above is not None:
             # Where a parent starts, one of its children starts too: the search finds each start exactly.
             offsets = np.append(np.searchsorted(starts, starts_above), len(starts)).astype(
@@ -187,6 +186,9 @@ def _refuse_missing(name: str, column: pl.Series) -> None:
             f"the geography table has no rows, so geolevel {name} has no geounits. "
             "Give at least one finest geounit."
         )
+    # Usually nothing is missing, and this look needs no query.
+    if column.null_count() == 0 and not (column == "").any():
+        return
     missing = (column.is_null() | (column == "")).fill_null(True).arg_true()
     if len(missing):
         raise GeographyError(
@@ -195,34 +197,38 @@ def _refuse_missing(name: str, column: pl.Series) -> None:
         )
 
 
-def _refuse_duplicates(name: str, finest: pl.Series, repeats: pl.Series) -> None:
-    duplicates = finest.filter(repeats)
-    if len(duplicates):
+def _refuse_duplicates(name: str, finest: pl.Series, repeats: NDArray[np.bool_]) -> None:
+    rows = np.flatnonzero(repeats)
+    if len(rows):
         raise GeographyError(
-            f"{len(duplicates)} rows repeat a finest geocode, such as {name} '{duplicates[0]}'. "
+            f"{len(rows)} rows repeat a finest geocode, such as {name} '{finest[int(rows[0])]}'. "
             "Give every finest geounit exactly one row."
         )
 
 
-def _repeats_row_above(paths: pl.DataFrame) -> pl.Series:
-    same = pl.repeat(True, len(paths), dtype=pl.Boolean, eager=True)
+def _differs_from_above(column: pl.Series) -> NDArray[np.bool_]:
+    """Whether each geocode differs from that in the row above, as the first does. There must be no nulls."""
+    # Compared by slices, which are no queries: polars takes longer to prepare a query than to do it for a few rows.
+    differs = np.ones(len(column), np.bool_)
+    differs[1:] = (column[1:] != column[:-1]).to_numpy()
+    return differs
+
+
+def _repeats_row_above(paths: pl.DataFrame) -> NDArray[np.bool_]:
+    same = np.ones(len(paths), np.bool_)
     for column in paths.get_columns():
-        same = same & (column == column.shift(1)).fill_null(False)
+        same &= ~_differs_from_above(column)
     return same
-
-
-# Null compares as null in polars; rows above the first do not exist and repeat nothing.
 
 
 def _in_order(paths: pl.DataFrame) -> bool:
     """Whether the rows are sorted by the columns, the first column first."""
     # A row is out of order if it is smaller in the first column in which it differs from the row above.
-    undecided = pl.repeat(True, len(paths), dtype=pl.Boolean, eager=True)
+    undecided = np.ones(len(paths) - 1, np.bool_)
     for column in paths.get_columns():
-        above = column.shift(1)
-        if (undecided & (column < above).fill_null(False)).any():
+        if (undecided & (column[1:] < column[:-1]).to_numpy()).any():
             return False
-        undecided = undecided & (column == above).fill_null(False)
+        undecided &= ~_differs_from_above(column)[1:]
     return True
 
 
@@ -230,7 +236,7 @@ def _refuse_two_parents(
     name: str, codes: pl.Series, codes_above: pl.Series, offsets: NDArray[np.int64]
 ) -> None:
     # Prefixes and most tables give geocodes that increase over the whole geolevel, and then none can repeat.
-    if (codes > codes.shift(1)).fill_null(True).all() or codes.n_unique() == len(codes):
+    if (codes[1:] > codes[:-1]).all() or codes.n_unique() == len(codes):
         return
     repeated = codes.filter(codes.is_duplicated())
     geocode = str(repeated.min())

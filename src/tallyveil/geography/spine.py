@@ -37,13 +37,20 @@ def text_column(values: TextColumn, where: str) -> pl.Series:
         GeographyError: the values are not text, contain the NUL character, or are too long.
     """
     column = _as_series(values, where)
+    # One query for both, since preparing a query takes longer than a look at few geocodes.
+    texts = pl.first().str
+    has_nul, longest = (
+        column.to_frame()
+        .select(nul=texts.contains("\0", literal=True).any(), longest=texts.len_chars().max())
+        .row(0)
+    )
     # NUL ends geocodes in the digest of a spine and pads them for sorting, so that it can be in none.
-    if column.str.contains("\0", literal=True).any():
+    if has_nul:
         raise GeographyError(
             f"{where}: a geocode holds the character NUL, which a text file cannot hold. Remove the character from "
             "the table."
         )
-    if _as_int(column.str.len_chars().max()) > LONGEST_GEOCODE:
+    if _as_int(longest) > LONGEST_GEOCODE:
         raise GeographyError(
             f"{where}: a text has more than {LONGEST_GEOCODE:,} characters, and so is no geocode or name of an entity. "
             "Name the column of geocodes, or correct the table."
