@@ -56,7 +56,7 @@ def trees(leaves):
                 st.sampled_from(["adaptive", "public"]),
             )
         ),
-        max_leaves=12,
+        max_leaves=6,
     )
 
 
