@@ -115,7 +115,8 @@ def _spine_of_paths(names: tuple[str, ...], columns: Iterable[pl.Series]) -> Spi
         # A geounit also starts wherever its parent starts, even if the geocode does not change there.
         starts_here = changes if starts_here is None else starts_here | changes
         starts = np.flatnonzero(starts_here).astype(np.int64, copy=False)
-        codes = column[starts]
+        # At the finest geolevel every row begins a geounit.
+        codes = column if len(starts) == len(column) else column[starts]
         if starts_above is not None and codes_above is not None:
             # Where a parent starts, one of its children starts too: the search finds each start exactly.
             offsets = np.append(np.searchsorted(starts, starts_above), len(starts)).astype(
