@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
+from tests.samples import nightly
 
 import tallyveil
 from tallyveil.errors import TallyveilError
@@ -457,7 +458,7 @@ def cut_release(make_small_inputs, tmp_path_factory):
     return tallyveil.run(path, folder / "release", insecure_test_key="draws").path
 
 
-@pytest.mark.parametrize("experimental", [False, True])
+@pytest.mark.parametrize("experimental", [False, nightly(True)])
 def test_draws_on_another_spine_are_of_the_given_geography(cut_release, tmp_path, monkeypatch, experimental):
     with_few_sweeps(monkeypatch)
     census = tmp_path / "census.csv"

@@ -613,6 +613,7 @@ def test_housing_units_say_how_many_people_live_in_a_block(made_up, without_cova
     assert min(held, held_with_homes) > 0.92
 
 
+@pytest.mark.nightly
 def test_numbers_that_mean_nothing_cost_next_to_nothing(made_up, without_covariates):
     _, truth, homes, _ = made_up
     error, _ = errors_of(without_covariates, truth)
@@ -621,7 +622,7 @@ def test_numbers_that_mean_nothing_cost_next_to_nothing(made_up, without_covaria
     assert held > 0.92
 
 
-@pytest.mark.parametrize("is_at_random", [False, True])
+@pytest.mark.parametrize("is_at_random", [False, nightly(True)])
 def test_an_earlier_census_says_who_lives_in_a_block(made_up, without_covariates, is_at_random):
     _, truth, _, _ = made_up
     rng = np.random.default_rng(4)
