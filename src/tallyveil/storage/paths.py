@@ -118,12 +118,13 @@ def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
         path_limit, name_limit = longest_names(here)
     except OSError:  # The system does not report a limit. If it refuses a path later, that is a failed write.
         return
-    whole = [os.fsencode(f"{real(root)}/{path}{ending}") for path in longest]
+    folder = real(root)
+    whole = [os.fsencode(f"{folder}/{path}{ending}") for path in longest]
     parts = [os.fsencode(part) for path in longest for part in f"{path}{ending}".split("/")]
     # A path's limit includes the byte that ends it, a name's does not.
     if any(len(path) >= path_limit for path in whole) or any(len(part) > name_limit for part in parts):
         raise StoreError(
-            f"the path of the output folder has {len(os.fsencode(real(root)))} bytes, so that the paths of files "
+            f"the path of the output folder has {len(os.fsencode(folder))} bytes, so that the paths of files "
             f"inside it would be longer than this system allows ({path_limit} bytes, or {name_limit} bytes in one "
             "name). Choose an --out with a shorter path. Nothing was spent.",
             code="path-too-long",
