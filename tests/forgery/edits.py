@@ -17,6 +17,7 @@ from tests.forgery.forger import (
     changed_frame,
     changed_json,
     changed_ledger,
+    digest,
     read,
     reseal,
     reseal_publication,
@@ -118,12 +119,6 @@ _UNSEEN = {
     "versions": NOT_DERIVED,
     "tallyveil": NOT_DERIVED,
 }
-_NO_ITERATIONS = (
-    "in how many groups a household can be follows from this and from iterations that no file lists"
-)
-NOT_NEEDED = "a setting that this law and its exact sampler do not need"
-PUBLIC_INPUT = "a public input that the counts keep all the same"
-SAME_COUNTS = ("body.plan.estimation.Region.rounding.0", "body.plan.estimation.Town.rounding.1")
 _SEEN_ALL_THE_SAME = ("families",)
 
 
@@ -593,6 +588,49 @@ def of_site(root: Path) -> Iterator[Edit]:
 def _appended(root: Path, name: str) -> None:
     with (root / name).open("ab") as stream:
         stream.write(b" ")
+
+
+def of_draws(root: Path) -> Iterator[Edit]:
+    """Every statement of `draws.json`, and counts, texts and files of draws with public files."""
+    for path in leaves(read(root / "draws.json")):
+
+        def forge(root: Path, path: tuple[Any, ...] = path) -> None:
+            changed_json(root / "draws.json", lambda content: at(content, path, other))
+
+        # What chains have drawn follows from nothing but the same chains.
+        whole = path[0] in ("seed", "convergence", "parameters", "residuals")
+        unseen = NOT_DERIVED if path[0] == "tallyveil" else ""
+        yield Edit("draws", f"draws.json: {named(path)}", forge, whole=whole, unseen=unseen)
+    yield Edit("draws", "draws.json: another key", _another_key)
+    tables: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], bool]] = {
+        "count": (_plus_one("count"), False),
+        "a row less": (lambda frame: frame.head(-1), False),
+        "a code": (lambda frame: frame.with_columns(pl.col("geocode").reverse()), True),
+        "a count below zero": (lambda frame: frame.with_columns(-pl.col("count")), False),
+        "people elsewhere": (lambda frame: frame.with_columns(pl.col("count").reverse()), True),
+    }
+    for name, (change, whole) in tables.items():
+        yield Edit("draws", f"a draw: {name}", partial(_draw, change=change), whole=whole)
+    yield Edit("draws", "a draw twice", lambda root: _draw(root, copied_from=2), whole=True)
+    yield Edit("draws", "README.txt", lambda root: _appended(root, "README.txt"))
+    for name in ("notes.txt", "draw-001/notes.txt", "draw-999/histogram/Town.parquet"):
+        yield Edit("draws", f"{name} beside", partial(_put_beside, name=name))
+
+
+def _another_key(root: Path) -> None:
+    changed_json(root / "draws.json", lambda content: content.update(note="All is well."))
+
+
+def _draw(
+    root: Path, change: Callable[[pl.DataFrame], pl.DataFrame] | None = None, copied_from: int = 0
+) -> None:
+    """Change the first draw, or put another one in its place, and list its new digest."""
+    path, *others = sorted(root.rglob("*.parquet"))
+    if change is None:
+        shutil.copyfile(others[copied_from - 1], path)
+    else:
+        changed_frame(path, change)
+    changed_json(root / "draws.json", lambda content: content["files"].__setitem__(0, digest(path)))
 
 
 def all_edits(root: Path) -> list[Edit]:

@@ -2,7 +2,8 @@
 
     python -m tests.forgery.run [RELEASE]
 
-Without a release, a small one is made. Each edit is made in a copy, with every digest made anew.
+Without a release, a small one is made. Each edit is made in a copy, with every digest made anew. Chains of draws have
+few sweeps, so that the same draws are soon made again.
 """
 
 import shutil
@@ -10,14 +11,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+import polars as pl
+import pytest
 from tests import small_jobs
 from tests import toy_country as toy
 from tests.conftest import SMALL_RELEASE, write_small_inputs
-from tests.forgery.edits import Edit, all_edits, of_product, of_programme, of_publication, of_site
+from tests.forgery.edits import Edit, all_edits, of_draws, of_product, of_programme, of_publication, of_site
+from tests.system.test_draws import with_few_sweeps
 
 import tallyveil
 from tallyveil.api.products import write_page
@@ -89,6 +95,18 @@ def made_programme(folder: Path) -> Path:
     ).path
 
 
+def made_draws(release: Path, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Draws of a small release, and the public files that they follow from, as `verify` takes them."""
+    codes = tallyveil.open(release).table("Block", "total")["geocode"]
+    public: dict[str, Any] = {"covariates": folder / "homes.csv", "earlier_census": folder / "census.csv"}
+    pl.DataFrame({"geocode": codes, "homes": [i % 7 for i in range(len(codes))]}).write_csv(
+        public["covariates"]
+    )
+    counts = [i % 5 for i in range(len(codes))]
+    pl.DataFrame({"geocode": codes, "home": "house", "count": counts}).write_csv(public["earlier_census"])
+    return tallyveil.make_draws(release, folder / "draws", number=4, **public).path, public
+
+
 @dataclass(frozen=True)
 class Derived:
     """Something made from releases.
@@ -132,7 +150,13 @@ def contents(root: Path) -> dict[str, bytes]:
     }
 
 
-def outcome(root: Path, edit: Edit, place: Path, releases: tuple[Path, ...] = ()) -> str:
+def outcome(
+    root: Path,
+    edit: Edit,
+    place: Path,
+    releases: tuple[Path, ...] = (),
+    public: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
     """How an edit of a copy of the folder was found: "found", "unseen", or "nothing changed"."""
     copy = place / root.name
     shutil.rmtree(copy, ignore_errors=True)
@@ -141,19 +165,23 @@ def outcome(root: Path, edit: Edit, place: Path, releases: tuple[Path, ...] = ()
     if contents(copy) == contents(root) and not any(path.is_symlink() for path in copy.rglob("*")):
         return "nothing changed"
     try:
-        holds = tallyveil.verify(copy, whole=edit.whole, releases=releases).holds
+        holds = tallyveil.verify(copy, whole=edit.whole, releases=releases, **public).holds
     except TallyveilError:
         holds = False
     return "unseen" if holds else "found"
 
 
 def suite(
-    root: Path, edits: list[Edit], place: Path, releases: tuple[Path, ...] = ()
+    root: Path,
+    edits: list[Edit],
+    place: Path,
+    releases: tuple[Path, ...] = (),
+    public: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[tuple[Edit, str]]:
     """Every edit with its outcome; those that are not as expected are printed."""
     outcomes = []
     for edit in edits:
-        said = outcome(root, edit, place, releases)
+        said = outcome(root, edit, place, releases, public)
         if said != ("unseen" if edit.unseen else "found"):
             print(f"{said}: {edit.place}: {edit.name}", flush=True)
         outcomes.append((edit, said))
@@ -192,6 +220,10 @@ def main() -> int:
         outcomes += suite(programme, list(of_programme(programme)), place / "copy")
         for derived in made_from_releases(root, programme, place):
             outcomes += suite(derived.root, derived.edits, place / "copy", derived.releases)
+        with pytest.MonkeyPatch.context() as patch:
+            with_few_sweeps(patch)
+            draws, public = made_draws(root, place)
+            outcomes += suite(draws, list(of_draws(draws)), place / "copy", (root,), public)
     print(table(outcomes))
     print(f"{len(outcomes)} edits, {time.process_time() - begun:.0f} processor seconds")
     return int(any(said == ("found" if edit.unseen else "unseen") for edit, said in outcomes))

@@ -425,6 +425,33 @@ def test_a_changed_draw_is_refused(release, made, tmp_path):
         tallyveil.open_draws(copy, release).values("Town", "total")
 
 
+@pytest.mark.parametrize(
+    ("home", "words"), [("barracks", "no structural zero is filled"), ("house", "invariant total holds")]
+)
+def test_verify_holds_draws_to_the_promises_of_the_plan(release, made, tmp_path, home, words):
+    """A draw with one more young person, whose new digest is listed."""
+    copy = tmp_path / "draws"
+    shutil.copytree(made.path, copy)
+    path = copy / "draw-003" / "histogram" / "Block.parquet"
+    frame = pl.read_parquet(path)
+    row = frame.head(1).with_columns(
+        pl.lit("young").cast(frame.schema["age"]).alias("age"),
+        pl.lit(home).cast(frame.schema["home"]).alias("home"),
+        pl.lit(1).cast(frame.schema["count"]).alias("count"),
+    )
+    both = pl.concat([frame, row]).group_by("geocode", "age", "home", maintain_order=True).sum()
+    both.write_parquet(path, metadata=pl.read_parquet_metadata(path))
+    description = json.loads((copy / "draws.json").read_text())
+    description["files"][2] = file_digest(path)
+    # The chains of these draws did not agree, which is another matter.
+    description["convergence"] |= {"reduction": 1.0, "at_families": 1.0, "at_blocks": 1.0, "effective": 500.0}
+    (copy / "draws.json").write_text(json.dumps(description))
+    verdict = tallyveil.verify(copy, releases=[release])
+    assert words in " ".join(verdict.wrong)
+    (copy / "draw-003" / "notes.txt").write_text("x")
+    assert "nothing lies beside" in " ".join(tallyveil.verify(copy, releases=[release]).wrong)
+
+
 def test_the_help_says_the_numbers_of_the_sampler(command):
     said = " ".join(command("draws", "--help").split())
     assert f"at most {sampling.MOST_DRAWS}." in said
@@ -483,6 +510,8 @@ def test_draws_on_another_spine_are_of_the_given_geography(cut_release, tmp_path
         assert (both["published"] == both["count"]).all()
         # Draws of another geounit would be far from its published count.
         assert (both["mean"] - both["count"]).abs().mean() < 10
+    verdict = tallyveil.verify(drawn.path, releases=[cut_release], earlier_census=census)
+    assert verdict.holds, verdict.wrong
     asked = opened.ask("total by Town", draws=tmp_path / "draws", level=0.9).table
     assert asked["drawn"].to_numpy() == pytest.approx(
         drawn.table("Town", "total", level=0.9)["mean"].to_numpy()

@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.forgery.edits import Edit, all_edits, of_product, of_programme, of_publication
+from tests.forgery.edits import Edit, all_edits, of_draws, of_product, of_programme, of_publication
 from tests.forgery.forger import changed_json, read, reseal, write
-from tests.forgery.run import PRODUCTS, made, made_from_releases, made_programme, outcome
+from tests.forgery.run import PRODUCTS, made, made_draws, made_from_releases, made_programme, outcome
 from tests.samples import few
 from tests.signing import PLACES, sign
+from tests.system.test_draws import with_few_sweeps
 
 import tallyveil
 from tallyveil.errors import ConfigError, StoreError
@@ -130,10 +131,69 @@ def test_every_edit_of_the_suite_is_found_or_nobody_could(release, tmp_path):
     assert sum(found == "found" for _, found in outcomes) > 200
 
 
-def test_the_table_of_the_documentation_counts_the_edits_of_the_suite(release, tables, products):
+def test_the_table_of_the_documentation_counts_the_edits_of_the_suite(release, tables, products, draws):
     """How they are found, the nightly rows and `python -m tests.forgery.run` say."""
     of_products = (edit for name, root in products.items() for edit in of_product(root, name))
-    require_counted([*all_edits(release), *of_publication(tables), *of_products])
+    require_counted([*all_edits(release), *of_publication(tables), *of_products, *of_draws(draws[0])])
+
+
+@pytest.fixture(scope="module")
+def few_sweeps():
+    """Chains that are soon compared, and need not agree."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_few_sweeps(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def draws(release, few_sweeps, tmp_path_factory) -> tuple[Path, dict[str, Path]]:
+    return made_draws(release, tmp_path_factory.mktemp("drawn"))
+
+
+def test_draws_are_proved_from_their_release_and_public_files(release, draws, command):
+    root, public = draws
+    files = ("--covariates", public["covariates"], "--earlier-census", public["earlier_census"])
+    said = json.loads(command("verify", root, "--release", release, *files, "--whole", "--json"))
+    assert said["holds"], said["wrong"]
+    assert (len(said["proved"]), len(said["compared"]), said["not_looked_at"]) == (5, 2, [])
+    verdict = tallyveil.verify(root, releases=[release])
+    assert verdict.holds
+    assert "--covariates and --earlier-census" in " ".join(verdict.not_looked_at)
+    assert "--whole" in " ".join(verdict.not_looked_at)
+    alone = tallyveil.verify(root)
+    assert alone.holds
+    assert alone.proved == ()
+    assert "--release" in " ".join(alone.not_looked_at)
+    for given in ({"releases": [release, release]}, {}):
+        with pytest.raises(ConfigError) as caught:
+            tallyveil.verify(root if given else release, **given, covariates=public["covariates"])
+        assert caught.value.code == "bad-flag"
+
+
+def test_chains_that_did_not_agree_are_wrong(draws, tmp_path):
+    copy = Path(shutil.copytree(draws[0], tmp_path / "copy"))
+    changed_json(copy / "draws.json", lambda content: content["convergence"].update(reduction=1e10))
+    assert "the chains agree" in " ".join(tallyveil.verify(copy).wrong)
+
+
+def not_found(release, draws, place, chosen) -> list[str]:
+    root, public = draws
+    return [
+        edit.name
+        for edit in of_draws(root)
+        if chosen(edit)
+        and outcome(root, edit, place, (release,), public) != ("unseen" if edit.unseen else "found")
+    ]
+
+
+def test_edits_of_draws_are_found(release, draws, tmp_path):
+    names = {"draws.json: seed", "draws.json: misfit", "draws.json: covariates.0.centre", "a draw: count"}
+    assert not_found(release, draws, tmp_path, lambda edit: edit.name in names) == []
+
+
+@pytest.mark.nightly
+def test_every_edit_of_draws_is_found(release, draws, tmp_path):
+    assert not_found(release, draws, tmp_path, lambda edit: True) == []
 
 
 @pytest.mark.nightly

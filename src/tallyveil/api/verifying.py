@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import LEDGER
@@ -56,9 +56,15 @@ from tallyveil.storage.json_files import JsonObject, held, read_json, read_json_
 from tallyveil.storage.outputs import remove
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
+from tallyveil.version import VERSION
+
+if TYPE_CHECKING:
+    from tallyveil.postprocess.draws.job import DrawsDescription
 
 SITE: Final = "data/site.json"
 """File by which the folder of an explorer's site is known."""
+DRAWS: Final = "draws.json"
+"""File by which a folder of draws is known."""
 MOST_NAMED: Final = 3
 """How many of several files a sentence names; the others are counted."""
 
@@ -126,21 +132,30 @@ class Verdict:
 
 
 @checked
-def verify(path: AnyPath, *, whole: Flag = False, releases: Paths = ()) -> Verdict:
+def verify(
+    path: AnyPath,
+    *,
+    whole: Flag = False,
+    releases: Paths = (),
+    covariates: AnyPath | None = None,
+    earlier_census: AnyPath | None = None,
+) -> Verdict:
     """Derive again what a release, or what was made from one, says of itself.
 
     Args:
-        path: Folder of a release, of measurements, of a programme, of a publication (`publish`), or of an explorer's
-            site; or the address of a copy of a release in an object store.
+        path: Folder of a release, of measurements, of a programme, of a publication (`publish`), of an explorer's
+            site, or of draws; or the address of a copy of a release in an object store.
         whole: Whether all intervals and, where all measurements are there, all counts are computed again. Otherwise
-            intervals are computed for every geolevel but the finest, and for a part of the finest one.
+            intervals are computed for every geolevel but the finest, and for a part of the finest one. Draws are made
+            again, which takes as long as it did at first.
         releases: Folders of the releases that a publication or a site was made from. It is then made again from them
-            and compared byte by byte. Without them, little of it can be shown.
+            and compared byte by byte. Without them, little of it can be shown. For draws, the folder of their release.
+        covariates, earlier_census: The public files that draws follow from, as `make_draws` was given them.
     Returns:
         What was proved, what was only compared, what was not looked at, and what is wrong.
     Raises:
         StoreError: there is nothing at the path that could be verified, or it cannot be read.
-        ConfigError: releases are named beside a release.
+        ConfigError: releases are named beside a release, or several for draws, or public files for anything else.
     Privacy: reads published files alone, writes nothing beside them and spends nothing.
     """
     folder, sources = Path(path), [Path(release) for release in releases]
@@ -156,6 +171,14 @@ def verify(path: AnyPath, *, whole: Flag = False, releases: Paths = ()) -> Verdi
             f"{folder} is {'a file' if folder.exists() else 'not there'}. Name the folder of what is to be verified.",
             code="no-release",
         )
+    public = [None if file is None else Path(file) for file in (covariates, earlier_census)]
+    if (folder / DRAWS).is_file():
+        return _draws(folder, sources, whole, public)
+    if any(public):
+        raise ConfigError(
+            f"{folder} holds no draws, which alone follow from covariates and an earlier census. Leave them out.",
+            code="bad-flag",
+        )
     for name, look in _SUBJECTS.items():
         if (folder / name).is_file():
             if sources and name in (MANIFEST, PROGRAMME):
@@ -166,8 +189,8 @@ def verify(path: AnyPath, *, whole: Flag = False, releases: Paths = ()) -> Verdi
                 )
             return look(folder, sources, whole)
     raise StoreError(
-        f"{folder} holds nothing that can be verified: it has none of {', '.join(_SUBJECTS)}. Name the folder of a "
-        "finished release, of a programme, of a publication or of a site.",
+        f"{folder} holds nothing that can be verified: it has none of {', '.join([*_SUBJECTS, DRAWS])}. Name the "
+        "folder of a finished release, of a programme, of a publication, of a site or of draws.",
         code="no-release",
     )
 
@@ -444,11 +467,11 @@ def _require_privacy(look: _Look, derived: JsonObject) -> None:
     # Earlier versions of the main product stated fewer entries, so only there may entries be missing.
     if manifest.kind not in MAIN_PRODUCT:
         require_fits(manifest.privacy.keys() == derived.keys(), f"privacy is of {list(manifest.privacy)}")
-    _require_guarantee(manifest.privacy, derived, "privacy")
+    _require_near(manifest.privacy, derived, "privacy")
 
 
-def _require_guarantee(stated: Any, derived: Any, place: str) -> None:
-    """Refuse a guarantee that differs from the derived one.
+def _require_near(stated: Any, derived: Any, place: str) -> None:
+    """Refuse a statement that differs from the derived one by more than the last digits of numbers.
 
     What earlier versions did not state is no false statement. Their engines may have given other digits.
     """
@@ -461,10 +484,10 @@ def _require_guarantee(stated: Any, derived: Any, place: str) -> None:
             return
         require_fits(stated.keys() <= derived.keys(), f"{place} has {_named(stated.keys() - derived.keys())}")
         for key in stated:
-            _require_guarantee(stated[key], derived[key], f"{place}.{key}")
+            _require_near(stated[key], derived[key], f"{place}.{key}")
     elif isinstance(stated, list) and isinstance(derived, list) and len(stated) == len(derived):
         for number, item in enumerate(derived):
-            _require_guarantee(stated[number], item, f"{place}[{number}]")
+            _require_near(stated[number], item, f"{place}[{number}]")
     elif isinstance(stated, float) and isinstance(derived, float):
         near = abs(stated - derived) <= _NEAR * abs(derived)
         require_fits(near, f"{place} says {stated!r}, and what follows is {derived!r}")
@@ -716,7 +739,7 @@ def _claim_runs(look: _Look) -> None:
 
     def tables() -> None:
         derived = require_tables(look.root, look.manifest)
-        _require_guarantee(read_json(look.root / EXPECTED, RESTORE), derived, EXPECTED)
+        _require_near(read_json(look.root / EXPECTED, RESTORE), derived, EXPECTED)
 
     look.hold(
         "the stated guarantee follows from the event in the ledger and the plan",
@@ -938,6 +961,102 @@ def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
 def _files(top: Path, part: str) -> list[Path]:
     place = top / part
     return [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+
+
+def _draws(root: Path, sources: Sequence[Path], whole: bool, public: Sequence[Path | None]) -> Verdict:
+    """The verdict on draws of a release; `public` are the files of covariates and of an earlier census."""
+    from tallyveil.postprocess.draws.job import stated_description
+
+    if len(sources) > 1:
+        raise ConfigError(
+            f"{len(sources)} releases were named, and draws are of one. Name that one with --release.",
+            code="bad-flag",
+        )
+    content, stated = stated_description(root)
+    look = _Parts(root)
+    look.hold(
+        f"every draw has the SHA-256 that {DRAWS} lists, and nothing lies beside them",
+        lambda: _covered_draws(root, stated),
+        look.compared,
+    )
+    look.hold(
+        f"the chains agree as far as the rule for draws asks, by the numbers in {DRAWS}",
+        lambda: require_fits(stated.convergence.passed, "by these numbers, draws must not be taken"),
+        look.compared,
+    )
+    if not sources:
+        look.unseen.append(
+            "whether the draws follow from a release, and keep its promises. Name their release with --release"
+        )
+    for source in sources:
+        look.hold(f"the release {source} holds", partial(_require_holds, source, whole))
+        if not look.wrong:
+            _claim_draws(look, content, source, whole, public)
+    return look.verdict(f"{stated.number} draws of a release", signed=DRAWS)
+
+
+def _covered_draws(root: Path, stated: "DrawsDescription") -> None:
+    from tallyveil.postprocess.draws import job
+
+    files = job.files_of(root, stated)
+    known = {path.relative_to(root).as_posix() for path in files} | {DRAWS, job.README}
+    there = {path.relative_to(root).as_posix() for path in _entries(root)} - {f"{DRAWS}{SUFFIX}"}
+    require_fits(there == known, f"{_named(there ^ known)} lies beside what {DRAWS} lists, or is missing")
+    for path, digest in zip(files, stated.files, strict=True):
+        require_fits(file_digest(path) == digest, f"{path} does not have the SHA-256 that is listed")
+
+
+def _claim_draws(
+    look: _Look, content: JsonObject, source: Path, whole: bool, public: Sequence[Path | None]
+) -> None:
+    """What draws say of their release, of public files and of themselves."""
+    from tallyveil.postprocess.draws import verified
+    from tallyveil.postprocess.draws.model import on_given_geography
+    from tallyveil.postprocess.intervals.model import open_release
+
+    release = on_given_geography(open_release(source))
+    look.hold(
+        f"{DRAWS} names this release and has its marks, and its sentences and README.txt follow from its numbers",
+        lambda: _require_near(content, _as_json(verified.derived_description(look.root, release)), DRAWS),
+    )
+    look.hold(
+        "every draw is a table of whole counts: none is negative, no structural zero is filled, and invariants, bounds "
+        "and agreements hold at its geolevel and those above",
+        lambda: verified.require_tables(look.root, release),
+    )
+
+    def files() -> None:
+        derived = _as_json(verified.derived_of_files(release, *public))
+        _require_near({key: content[key] for key in derived}, derived, DRAWS)
+
+    lacking = [
+        flag
+        for (flag, digest), file in zip(verified.PUBLIC_FILES.items(), public, strict=True)
+        if content[digest] and file is None
+    ]
+    if lacking:
+        look.unseen.append(f"what {DRAWS} says of public files. Name them with {' and '.join(lacking)}")
+    else:
+        look.hold(f"what {DRAWS} says of public files follows from them, or there are none", files)
+    again = f"the draws, and all other numbers in {DRAWS}, are what release, seed and public files give"
+    if look.wrong or lacking or not whole:
+        look.unseen.append(f"whether {again} (--whole, which makes the draws again)")
+    elif content["tallyveil"] != VERSION:
+        look.unseen.append(
+            f"whether {again}: they were made by Tallyveil {content['tallyveil']!a:.80}, and this is {VERSION}"
+        )
+    else:
+        look.hold(
+            again,
+            lambda: _require_near(
+                content, _as_json(verified.description_made_again(look.root, release, *public)), DRAWS
+            ),
+        )
+
+
+def _as_json(content: Mapping[str, Any]) -> Any:
+    """Plain data as a file has them."""
+    return json.loads(json.dumps(content))
 
 
 def _copy(address: Path, *, whole: bool) -> Verdict:

@@ -1,12 +1,21 @@
 """`tallyveil draws`: complete tables drawn from what a release's measurements and a model of its blocks say
 together."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import AsJson, FilesOut, FinishedRelease, Quiet, Seed, Workers, give
+from tallyveil.cli.frame.arguments import (
+    AsJson,
+    Covariates,
+    EarlierCensus,
+    FilesOut,
+    FinishedRelease,
+    Quiet,
+    Seed,
+    Workers,
+    give,
+)
 
 
 def draws(
@@ -23,24 +32,8 @@ def draws(
             "are too narrow for rare groups.",
         ),
     ] = False,
-    covariates: Annotated[
-        Path | None,
-        typer.Option(
-            "--covariates",
-            metavar="FILE",
-            help="Table with a column geocode and one or two columns of public numbers of every finest geounit, such "
-            "as housing units (Parquet or CSV). The model learns from them how many people live there.",
-        ),
-    ] = None,
-    earlier_census: Annotated[
-        Path | None,
-        typer.Option(
-            "--earlier-census",
-            metavar="FILE",
-            help="Table of counts of an earlier census: geocode, one or more attributes, and count (Parquet or CSV), "
-            "for geounits of any geolevel below the root. The model learns from it who lives there.",
-        ),
-    ] = None,
+    covariates: Covariates = None,
+    earlier_census: EarlierCensus = None,
     sweeps: Annotated[
         int | None,
         typer.Option(

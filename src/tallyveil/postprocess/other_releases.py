@@ -271,10 +271,10 @@ def promised_counts(item: Agreement, schema: Schema, spine: Spine) -> AgreedCoun
 
 
 # Each geolevel from the one below: fewer entries than the finest.
-def summed_to_root(finest: PublicCounts, spine: Spine, n_cells: int) -> tuple[PublicCounts, ...]:
-    """Counts of every geolevel, root first, from those of the finest one."""
-    counts = [finest]
-    for level in range(spine.finest - 1, -1, -1):
+def summed_to_root(counted: PublicCounts, spine: Spine, n_cells: int) -> tuple[PublicCounts, ...]:
+    """Counts of a geolevel and of every one above it, root first, from those of the former."""
+    counts = [counted]
+    for level in range(spine.level_index(counted.geolevel) - 1, -1, -1):
         below = counts[-1]
         summed = sum_families(below.offsets, below.cells, below.counts, spine.child_offsets[level], n_cells)
         counts.append(PublicCounts(spine.geolevels[level], *summed))

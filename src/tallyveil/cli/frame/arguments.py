@@ -122,6 +122,24 @@ DistrictColumn = Annotated[
         "whose values differ.",
     ),
 ]
+Covariates = Annotated[
+    Path | None,
+    typer.Option(
+        "--covariates",
+        metavar="FILE",
+        help="Table with a column geocode and one or two columns of public numbers of every finest geounit, such "
+        "as housing units (Parquet or CSV). The model of draws learns from them how many people live there.",
+    ),
+]
+EarlierCensus = Annotated[
+    Path | None,
+    typer.Option(
+        "--earlier-census",
+        metavar="FILE",
+        help="Table of counts of an earlier census: geocode, one or more attributes, and count (Parquet or CSV), "
+        "for geounits of any geolevel below the root. The model of draws learns from it who lives there.",
+    ),
+]
 Level = Annotated[float, typer.Option("--level", help="Coverage of each interval.")]
 TimingsFile = Annotated[
     Path | None,

@@ -6,7 +6,7 @@ which release and under which model they are, and how far the chains agreed.
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +14,17 @@ from typing import Any, Final
 import numpy as np
 
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.estimation.posterior.covariates import Coding
 from tallyveil.estimation.posterior.prior import Common
 from tallyveil.estimation.posterior.residuals import Residuals
-from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, Progress, sample
+from tallyveil.estimation.posterior.sampling import (
+    CHAINS,
+    FIRST_SWEEPS,
+    MOST_DRAWS,
+    Convergence,
+    Progress,
+    sample,
+)
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.marks import marks_of
@@ -26,7 +34,7 @@ from tallyveil.postprocess.intervals.model import FinishedRelease, open_release
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.schema.counts import PublicCounts, TripletSum
 from tallyveil.storage.archives import archived, content_of, read_archive, write_archive
-from tallyveil.storage.json_files import damaged, read_declared
+from tallyveil.storage.json_files import Json, damaged, read_declared
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside, remove
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import file_digest, write_file, write_json, write_text
@@ -35,10 +43,11 @@ from tallyveil.version import VERSION
 COMMAND: Final = "draws"
 DESCRIPTION: Final = "draws.json"
 README: Final = "README.txt"
-FORMAT: Final = 4
+FORMAT: Final = 5
 CHAINS_FILE: Final = "chains.zip"
 """The chains of an unfinished folder, from which the same command goes on."""
 _WHAT: Final = "draws of a release"
+_MEND: Final = "Make the draws again with `tallyveil draws`."
 MODEL: Final = (
     "Draws are from a model, and not only from the noisy measurements: counts are whole and not negative, and blocks "
     "of one block group resemble each other. Intervals from draws hold on average under this model. Where a small "
@@ -48,11 +57,25 @@ MODEL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierCounts:
+    """What counts of an earlier census are of.
+
+    Attributes:
+        geolevel: Their geolevel.
+        attributes: Their attributes.
+    """
+
+    geolevel: str
+    attributes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class DrawsDescription:
     """Content of `draws.json`.
 
     Attributes:
         format: Version of this file.
+        tallyveil: The version that made the draws. Another one may draw others.
         release: Name of the release.
         run: The run that spent the budget.
         manifest_sha256: SHA-256 of the release's `manifest.json`, which the draws belong to.
@@ -62,9 +85,9 @@ class DrawsDescription:
         chains: Number of chains.
         convergence: What was compared before draws were taken.
         parameters: The parameters of the model that all areas share, learned from the measurements and then held.
-        covariates: How the model used each public number of blocks (`Coding`); empty if there are none.
+        covariates: How the model used each public number of blocks; empty if there are none.
         covariates_sha256: SHA-256 of their file; empty if there are none.
-        earlier: Geolevel and attributes of the counts of an earlier census; empty if there are none.
+        earlier: What the counts of an earlier census are of; None if there are none.
         earlier_sha256: SHA-256 of their file; empty if there are none.
         residuals: Of each query at each geolevel, the mean squares of the differences between measurements and draws.
         misfit: What they say of the model.
@@ -73,6 +96,7 @@ class DrawsDescription:
     """
 
     format: int
+    tallyveil: str
     release: str
     run: str
     manifest_sha256: str
@@ -80,13 +104,13 @@ class DrawsDescription:
     files: list[str]
     seed: int
     chains: int
-    convergence: dict[str, Any]
+    convergence: Convergence
     parameters: dict[str, Any]
-    covariates: list[dict[str, Any]]
+    covariates: list[Coding]
     covariates_sha256: str
-    earlier: dict[str, Any]
+    earlier: EarlierCounts | None
     earlier_sha256: str
-    residuals: list[dict[str, Any]]
+    residuals: list[Residuals]
     misfit: str
     statement: str
     protected: bool
@@ -186,6 +210,7 @@ def make_draws(
         marks = marks_of(release.manifest)
         description = DrawsDescription(
             format=FORMAT,
+            tallyveil=VERSION,
             release=release.name,
             run=release.manifest.spender,
             manifest_sha256=digest,
@@ -193,44 +218,49 @@ def make_draws(
             files=[file_digest(histogram_path(out / name, geolevel)) for name in names],
             seed=seed,
             chains=CHAINS,
-            convergence=asdict(sampled.convergence),
+            convergence=sampled.convergence,
             parameters=_lists(sampled.common),
-            covariates=[asdict(coding) for coding in inputs.codings],
+            covariates=list(inputs.codings),
             covariates_sha256=inputs.covariates_sha256,
-            earlier=_of_earlier(inputs, release),
+            earlier=earlier_counts(inputs, release),
             earlier_sha256=inputs.earlier_sha256,
-            residuals=[asdict(residuals) for residuals in sampled.residuals],
-            misfit=_misfit(sampled.residuals),
-            statement=_statement(inputs, release),
+            residuals=sampled.residuals,
+            misfit=misfit_of(sampled.residuals),
+            statement=statement_of(inputs.codings, earlier_counts(inputs, release), original.geolevels[-1]),
             protected=marks.protected,
             warnings=list(marks.warnings),
         )
-        write_text(out / README, _readme(description, experimental=experimental))
+        write_text(out / README, readme_of(description, experimental=experimental))
         # Before the description, with which the folder is finished.
         remove(chains.path)
         write_json(out / DESCRIPTION, asdict(description))
     return description
 
 
-def _of_earlier(inputs: PublicInputs, release: FinishedRelease) -> dict[str, Any]:
-    """Geolevel and attributes of the earlier census."""
+def earlier_counts(inputs: PublicInputs, release: FinishedRelease) -> EarlierCounts | None:
+    """What the counts of the earlier census are of; None if there are none."""
     census = inputs.earlier
     if census is None:
-        return {}
-    return {"geolevel": release.spine.geolevels[census.level], "attributes": list(census.attributes)}
+        return None
+    return EarlierCounts(release.spine.geolevels[census.level], list(census.attributes))
 
 
-def _statement(inputs: PublicInputs, release: FinishedRelease) -> str:
-    """What the draws are, with the public files that they follow from."""
+def statement_of(covariates: Sequence[Coding], earlier: EarlierCounts | None, finest: str) -> str:
+    """What draws are, with the public files that they follow from.
+
+    Args:
+        covariates: The public numbers of blocks.
+        earlier: What the counts of an earlier census are of.
+        finest: The finest geolevel.
+    """
     said = [MODEL]
-    if inputs.codings:
-        names = ", ".join(coding.name for coding in inputs.codings)
-        finest = release.hierarchies.original.geolevels[-1]
+    if covariates:
+        names = ", ".join(coding.name for coding in covariates)
         said.append(f"How many people live in a {finest} was also learned from public numbers: {names}.")
-    if stated := _of_earlier(inputs, release):
+    if earlier is not None:
         said.append(
-            f"Who lives in a {stated['geolevel']} was also learned from public counts of an earlier census: "
-            f"{', '.join(stated['attributes'])}."
+            f"Who lives in a {earlier.geolevel} was also learned from public counts of an earlier census: "
+            f"{', '.join(earlier.attributes)}."
         )
     return " ".join(said)
 
@@ -269,7 +299,7 @@ class _SavedChains:
         return content_of(Progress, content) if content.record.get("of") == self.of else None
 
 
-def _misfit(residuals: list[Residuals]) -> str:
+def misfit_of(residuals: Sequence[Residuals]) -> str:
     """What squared residuals say of the model."""
     ratios = [ratio for item in residuals for ratio in item.ratio]
     said = (
@@ -305,7 +335,8 @@ def _summed(release: FinishedRelease, draws: list[PublicCounts], level: int) -> 
         yield PublicCounts(original.geolevels[level], *total.finish())
 
 
-def _readme(description: DrawsDescription, *, experimental: bool) -> str:
+def readme_of(description: DrawsDescription, *, experimental: bool) -> str:
+    """What the folder says to people; `experimental` if its counts are of the finest geolevel."""
     warning = ["EXPERIMENTAL: intervals of single blocks from these draws are too narrow for rare groups."]
     lines = [
         f"{description.number} draws of {description.release}, counts of every {description.geolevel}.",
@@ -321,27 +352,34 @@ def _readme(description: DrawsDescription, *, experimental: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def stated_description(out: Path) -> tuple[Json, DrawsDescription]:
+    """The JSON value of `draws.json`, and what it declares; raises StoreError if it is missing or damaged."""
+    path = out / DESCRIPTION
+    content, description = read_declared(path, DrawsDescription, _MEND)
+    for place, is_wrong in (
+        ("format", description.format != FORMAT),
+        ("files", not 1 <= description.number <= MOST_DRAWS),
+    ):
+        if is_wrong:
+            raise damaged(path, place, _MEND)
+    return content, description
+
+
 def read_description(out: Path, release: FinishedRelease) -> DrawsDescription:
     """What `draws.json` says of draws of a release.
 
     Raises:
         StoreError: it is missing or damaged, or says that the draws are of another release.
     """
-    path, mend = out / DESCRIPTION, "Make the draws again with `tallyveil draws`."
-    _, description = read_declared(path, DrawsDescription, mend)
+    _, description = stated_description(out)
     if file_digest(release.root / MANIFEST) != description.manifest_sha256:
         raise StoreError(
             f"the draws in {out} are of another release than {release.root}, or the release has changed since. Make "
             "them again with `tallyveil draws`.",
             code="draws-of-another",
         )
-    for place, is_wrong in (
-        ("format", description.format != FORMAT),
-        ("geolevel", description.geolevel not in release.hierarchies.original.geolevels[-2:]),
-        ("files", not 1 <= description.number <= MOST_DRAWS),
-    ):
-        if is_wrong:
-            raise damaged(path, place, mend)
+    if description.geolevel not in release.hierarchies.original.geolevels[-2:]:
+        raise damaged(out / DESCRIPTION, "geolevel", _MEND)
     return description
 
 
@@ -359,6 +397,11 @@ def require_draws(number: int, level: float) -> None:
         )
 
 
+def files_of(out: Path, description: DrawsDescription) -> list[Path]:
+    """The file of every draw, in order."""
+    return [histogram_path(out / _name(i), description.geolevel) for i in range(description.number)]
+
+
 def read_draws(out: Path, release: FinishedRelease, description: DrawsDescription) -> Iterator[PublicCounts]:
     """The counts of every draw, in order.
 
@@ -366,8 +409,7 @@ def read_draws(out: Path, release: FinishedRelease, description: DrawsDescriptio
         StoreError: a file is missing, or is not what `draws.json` says.
     """
     original = release.hierarchies.original
-    for i, digest in enumerate(description.files):
-        path = histogram_path(out / _name(i), description.geolevel)
+    for i, (path, digest) in enumerate(zip(files_of(out, description), description.files, strict=True)):
         if not (path.is_file() and file_digest(path) == digest):
             raise StoreError(
                 f"{path} is missing, or does not have the SHA-256 that {DESCRIPTION} lists. Restore the file from a "

@@ -15,6 +15,7 @@ import tallyveil
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.estimation.intervals import indices
 from tallyveil.estimation.intervals.interval import NO_INTERVALS
+from tallyveil.estimation.posterior.sampling import Convergence
 from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.intervals import read_interval_table
 from tallyveil.plans.from_toml.load import load_plan
@@ -65,7 +66,8 @@ def draws(root, tmp_path_factory):
             digests.append(file_digest(histogram_path(folder, geolevel)))
             tables.append(pl.read_parquet(histogram_path(folder, geolevel)).cast({"geocode": pl.String}))
         description = DrawsDescription(
-            format=4,
+            format=5,
+            tallyveil="1",
             release="small",
             run="run",
             manifest_sha256=file_digest(root / "manifest.json"),
@@ -73,11 +75,11 @@ def draws(root, tmp_path_factory):
             files=digests,
             seed=1,
             chains=4,
-            convergence={},
+            convergence=Convergence(640, 1.0, 1.0, 1.0, 500.0, 3),
             parameters={},
             covariates=[],
             covariates_sha256="",
-            earlier={},
+            earlier=None,
             earlier_sha256="",
             residuals=[],
             misfit="It fits.",
