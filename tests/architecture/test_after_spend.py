@@ -42,6 +42,7 @@ ROOTS = (
     "subspace.exact.sampler:TrialSampler.draw",
     "subspace.exact.mixture:MixtureSampler.draw",
     "subspace.exact.partial_sums:PartialSumsProposal.trials",
+    "subspace.exact.redraws:RedrawingSampler.draw",
     "subspace.nonnegative:nearest_nonnegative",
     "subspace.noise_plan:NoisePlan.draw",
     "runs.once:require_one_spend",

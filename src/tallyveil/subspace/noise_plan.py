@@ -122,7 +122,7 @@ class NoisePlan:
         chain: The chain; None if the sampler is exact.
         total_variation: Upper bound on the total variation between the drawn noise and the law.
         restricted: Whether the law is restricted to tables without negative counts. The noise then depends on the true
-            table, so that `draw` cannot make it: `subspace.nonnegative` and `subspace.exact.partial_sums` do.
+            table, so that `draw` cannot make it: `subspace.nonnegative` and `subspace.exact.choose_restricted` do.
         largest: Largest count that the released table and the true one may have, between which the guarantee is; None
             for no bound.
     """
@@ -194,8 +194,9 @@ def plan_restricted(lattice: Lattice, law: LatticeLaw, largest: int | None = Non
         if largest is None:
             require_ends(lattice.structure)
         name, how = (
-            "partial sums",
-            "dynamic programming over the sums that the first cells leave to the others",
+            "partial sums or redraws",
+            "dynamic programming over the sums that the first cells leave to the others, or, where the exact sums "
+            "leave too many tables for it, free noise that is drawn again until no count is out of bounds",
         )
     cut = Fraction(1, 1 << CUT_BITS) if law.takes_root else Fraction(0)
     reason = f"the law is restricted to {restricted_tables(largest)}; {how}"

@@ -16,9 +16,9 @@ from tallyveil.arrays import Integers
 from tallyveil.noise import NoiseSource
 from tallyveil.products.lattice.run.nearest import nearest_table
 from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.exact.choose_restricted import choose_restricted
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.partial_sums import LARGEST_MIXED, LARGEST_STEPS, partial_sums, sampler_by_sums
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil_studies.exhibit import Findings, StudyInputs
@@ -59,7 +59,7 @@ class Example:
 
 
 def examples() -> Iterator[Example]:
-    """Region by sex and one crossing age, the paper's 14 cells, a 0/1 table, and a sparse table of three attributes."""
+    """Region by sex and one crossing age, the paper's 14 cells, a 0/1 table, and two tables of three attributes."""
     rng, quarter = np.random.default_rng(_SEED), GeneralisedLaplace(Norm.L1, Fraction(1, 4))
     cells = np.arange(24).reshape(2, 3, 4)
     crossing = ConstraintSystem.from_sets(
@@ -72,6 +72,8 @@ def examples() -> Iterator[Example]:
     )
     sparse = (rng.random(216) < 1 / 6).astype(np.int64)
     yield Example("6 x 6 x 6, sparse", lines(6, 6, 6), sparse, None, GeneralisedLaplace(Norm.L2, Fraction(1)))
+    dense = rng.poisson(50, 216)
+    yield Example("6 x 6 x 6, dense", lines(6, 6, 6), dense, None, GeneralisedLaplace(Norm.L2, Fraction(1)))
 
 
 def lines(*shape: int) -> ConstraintSystem:
@@ -108,15 +110,14 @@ def _drawn(example: Example) -> pl.DataFrame:
         for table, order in zip(free, orders, strict=True)
     ]
     half = GeneralisedLaplace(law.norm, law.epsilon / 2)
-    most = LARGEST_MIXED if law.takes_root else LARGEST_STEPS
-    steps = partial_sums(lattice.structure, example.system.totals(counts), example.largest, most)
+    restricting = choose_restricted(lattice, half, counts, example.largest)
     place = NoiseAddress(source, _GEOLEVEL, _RESTRICTED)
-    restricted = counts + sampler_by_sums(counts, half, steps).draw(place, range(POLYTOPE_DRAWS))
+    restricted = counts + restricting.sampler.draw(place, range(POLYTOPE_DRAWS))
     cut = choice.sampler.total_variation
     kinds = (
         ("free", choice.name, free, law, False),
         ("nonnegative", choice.name, np.stack(nearest), law, False),
-        ("restricted", "partial sums", restricted, half, True),
+        ("restricted", restricting.name, restricted, half, True),
     )
     frames = []
     for outputs, sampler, tables, of_kind, limited in kinds:
@@ -128,10 +129,11 @@ def _drawn(example: Example) -> pl.DataFrame:
             "outputs": outputs,
             "law": f"{of_kind.norm.value}, epsilon {of_kind.epsilon}",
             "sampler": sampler,
-            "steps": steps.n_steps if limited else None,
+            "steps": restricting.n_steps if limited else None,
+            "share_within": None if not limited or restricting.share is None else float(restricting.share),
             "mean_absolute_error": float(errors.mean()),
             "negative_cells": float((tables < 0).sum(axis=1).mean()),
         }
-        frame = pl.DataFrame([row], schema_overrides={"steps": pl.Int64})
+        frame = pl.DataFrame([row], schema_overrides={"steps": pl.Int64, "share_within": pl.Float64})
         frames.append(with_parameters(frame, of_kind, lattice, cut, restricted=limited))
     return pl.concat(frames)

@@ -137,7 +137,7 @@ def test_tables_without_negative_counts_are_biased_by_size(study, counties, tmp_
 def test_sums_that_cross_and_tables_of_0_and_1_have_three_outputs_at_one_cost(study, tmp_path, monkeypatch):
     from tallyveil_studies.integer_subspace import polytopes
 
-    crossing, _, binary, _ = polytopes.examples()
+    crossing, _, binary, _, _ = polytopes.examples()
     monkeypatch.setattr(polytopes, "POLYTOPE_DRAWS", 3)
     monkeypatch.setattr(polytopes, "examples", lambda: (crossing, binary))
     code, said = study("--beyond", "polytopes", "--out", tmp_path / "out")

@@ -134,3 +134,32 @@ def test_outputs_without_an_exact_method_are_refused():
         with pytest.raises(ConfigError) as caught:
             require_outputs(outputs, law, lattice, largest)
         assert caught.value.code == "subspace-outputs"
+
+
+def divergence(tables, x, other, variance, alpha):
+    """The Renyi divergence of the Gaussian laws on some tables around two of them; Kullback and Leibler's for 1."""
+    logs = [-((tables - np.array(at)) ** 2).sum(axis=1) / (2 * variance) for at in (x, other)]
+    first, second = (values - np.logaddexp.reduce(values) for values in logs)
+    if alpha == 1:
+        return (np.exp(first) * (first - second)).sum()
+    return np.logaddexp.reduce(alpha * first + (1 - alpha) * second) / (alpha - 1)
+
+
+def test_a_restricted_gaussian_law_may_cost_more_than_the_free_one():
+    """The counter-example for which the law is refused."""
+    tables = np.array(
+        [y for y in itertools.product(range(21), range(21), range(3)) if np.dot(y, (1, 1, 7)) == 20]
+    )
+    assert len(tables) == 42
+    rho = ((0 - 1) ** 2 + (6 - 12) ** 2 + (2 - 1) ** 2) / (2 * 4)
+    assert divergence(tables, (0, 6, 2), (1, 12, 1), 4, 1) == pytest.approx(1.187 * rho, rel=1e-3)
+
+
+@pytest.mark.parametrize("variance", [0.1, 0.7, 3, 40])
+@pytest.mark.parametrize("largest", [1, 4, 9])
+def test_a_restricted_gaussian_law_costs_as_much_as_the_free_one_if_no_sum_is_fixed(variance, largest):
+    tables = np.arange(largest + 1)[:, None]
+    for x, other in itertools.permutations(range(largest + 1), 2):
+        rho = (x - other) ** 2 / (2 * variance)
+        for alpha in (1, 1.01, 1.5, 2, 2.5, 7):
+            assert divergence(tables, x, other, variance, alpha) <= alpha * rho * (1 + 1e-9)

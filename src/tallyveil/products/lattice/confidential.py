@@ -16,15 +16,9 @@ from tallyveil.errors import ConstraintError, SchemaError, SolverError
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table, whole_number
 from tallyveil.subspace.constraints import ConstraintSystem, Structure
+from tallyveil.subspace.exact.choose_restricted import choose_restricted
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.partial_sums import (
-    LARGEST_MIXED,
-    LARGEST_STEPS,
-    PartialSums,
-    draw_by_sums,
-    partial_sums,
-    sampler_by_sums,
-)
+from tallyveil.subspace.exact.partial_sums import draw_around
 from tallyveil.subspace.exact.sampler import VectorSampler
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
@@ -186,36 +180,22 @@ def require_within(table: ConfidentialTable, largest: int | None) -> None:
         )
 
 
-def steps_of(
+def restricted_sampler(
     table: ConfidentialTable, lattice: Lattice, law: GeneralisedLaplace, largest: int | None
-) -> PartialSums | None:
-    """All states and steps of the tables with the sums of a table, from which the restricted law is drawn.
+) -> VectorSampler | None:
+    """What draws the restricted law around the true table. It holds the true table: confidential.
 
     Returns:
-        The states and steps; None if the law is drawn without them, by tilted cells.
+        The sampler; None if the law is drawn without it, by tilted cells.
     Raises:
-        ConfigError: there are too many.
-    Privacy: the result depends on the invariants and on the largest count alone. A refusal reveals one bit about the
-        invariants, which are published anyway.
+        ConfigError: no exact method draws it.
+        BudgetError: epsilon is too small or too large for the sampler.
+    Privacy: made before anything is spent. The choice and a refusal depend on the law, on the largest count and on the
+        invariants alone. A refusal reveals one bit about the invariants, which are published anyway.
     """
     if by_tilted_cells(law, lattice.structure, largest):
         return None
-    totals = lattice.system.totals(table.counts)
-    return partial_sums(
-        lattice.structure, totals, largest, LARGEST_MIXED if law.takes_root else LARGEST_STEPS
-    )
-
-
-def restricted_sampler(
-    table: ConfidentialTable, law: GeneralisedLaplace, steps: PartialSums
-) -> VectorSampler:
-    """What draws the restricted law around the true table. It holds the true table: confidential.
-
-    Raises:
-        BudgetError: epsilon is too small or too large for the sampler.
-    Privacy: made before anything is spent. A refusal depends on the law and on the invariants alone.
-    """
-    return sampler_by_sums(table.counts, law, steps)
+    return choose_restricted(lattice, law, table.counts, largest).sampler
 
 
 def restricted_table(
@@ -237,13 +217,15 @@ def restricted_table(
         largest: Largest count that a cell can have; None for none.
     Returns:
         int64 [n_cells], with the invariants of the true table.
+    Raises:
+        SolverError: redraws were stopped, which is part of their law.
     Privacy: 2 epsilon times the distance in the norm of the law, to which the l2 norm adds the delta of a total
         variation of 2**-62 (docs/proofs/integer-subspace.md, section 7). How long the draw takes depends on the counts.
     """
     if sampler is None:
         drawn = draw_restricted(address, table.counts, structure, law.epsilon)
     else:
-        drawn = draw_by_sums(address, table.counts, structure, law, sampler, largest)
+        drawn = draw_around(address, table.counts, structure, law, sampler, largest)
     drawn.setflags(write=False)
     return drawn
 

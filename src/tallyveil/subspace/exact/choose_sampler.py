@@ -35,7 +35,7 @@ from tallyveil.subspace.exact.column_tables import LARGEST_WORK, planned_work
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, sided, two_column_sampler
-from tallyveil.subspace.exact.mixture import mixture_sampler
+from tallyveil.subspace.exact.mixture import CUT_BITS, mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import (
     NearestPlanesProposal,
     nearest_planes,
@@ -121,7 +121,11 @@ class SamplerChoice:
 
 
 def choose_sampler(
-    lattice: Lattice, law: LatticeLaw, most_trials: float = MOST_EXPECTED_TRIALS
+    lattice: Lattice,
+    law: LatticeLaw,
+    most_trials: float = MOST_EXPECTED_TRIALS,
+    *,
+    cut_bits: int = CUT_BITS,
 ) -> SamplerChoice:
     """Choose an exact sampler without using data.
 
@@ -129,11 +133,12 @@ def choose_sampler(
         lattice: The lattice of the noise.
         law: The law of the noise.
         most_trials: Largest acceptable expected number of trials of one draw.
+        cut_bits: The l2 law is cut off where its mass is below 2**-cut_bits.
     Returns:
         The choice. It has no sampler if no exact method is fast enough.
     """
     if isinstance(law, GeneralisedLaplace) and law.takes_root:
-        return _l2_laplace(lattice, law, most_trials)
+        return _l2_laplace(lattice, law, most_trials, cut_bits)
     cell = _cell_law(law)
     if lattice.structure.kind is StructureKind.TWO_WAY and 2 in lattice.structure.grid.shape:
         sampler = two_column_sampler(cell, lattice.structure, lattice.n_cells)
@@ -166,7 +171,9 @@ def _by_trials(lattice: Lattice, law: LatticeLaw, laws: SumLaws, most_trials: fl
     return SamplerChoice(TrialSampler(proposal, lattice.n_cells), name, reason, expected)
 
 
-def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -> SamplerChoice:
+def _l2_laplace(
+    lattice: Lattice, law: GeneralisedLaplace, most_trials: float, cut_bits: int
+) -> SamplerChoice:
     # A Gaussian with this variance concentrates its radius in the same place as the Laplace law.
     typical = Fraction(max(lattice.dimension, 1)) / law.epsilon**2
     make: Callable[[SumLaws], Proposal]
@@ -190,10 +197,10 @@ def _l2_laplace(lattice: Lattice, law: GeneralisedLaplace, most_trials: float) -
             return _chain(lattice, law, most_trials)
         name, expected = f"mixture of {quickest[1]}", 4 * quickest[2]
         make = _maker(lattice, quickest[1])
-    sampler = mixture_sampler(law, lattice.n_cells, make)
+    sampler = mixture_sampler(law, lattice.n_cells, make, cut_bits)
     reason = (
         f"the l2 law is a mixture of {len(sampler.components)} Gaussians, each exact; "
-        "its tail beyond a total variation of 2**-62 is cut"
+        f"its tail beyond a total variation of 2**-{cut_bits} is cut"
     )
     return SamplerChoice(sampler, name, reason, expected)
 

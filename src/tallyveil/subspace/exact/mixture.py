@@ -14,7 +14,7 @@ v_k, which gives z with probability exp(-|z|^2 / (2 v_k)) / mass_k. It keeps z i
 number is below r_k(|z|^2). Then z has probability proportional to exp(-epsilon |z|), whatever the v_k are.
 
 Stopping rule. Trials are repeated until one succeeds. Intervals are added up to a radius R beyond which the law has
-less than 2**-62 of its mass. Only this mass is cut off.
+less than 2**-62 of its mass (or as little as is asked for). Only this mass is cut off.
 
 The bound on it: |z| > R implies exp(-epsilon |z|) <= exp(-(1 - s) epsilon R) exp(-s epsilon |z|) for s in (0, 1). The
 sum of exp(-s epsilon |z|) over the lattice is at most the sum over all integer vectors. The latter is E[(sum over x of
@@ -49,8 +49,7 @@ from tallyveil.subspace.mechanisms import GeneralisedLaplace
 MakeProposal = Callable[[SumLaws], Proposal]
 
 CUT_BITS: Final = 62
-"""The Gaussian components stop where less than 2**-62 of the mass is left."""
-_NATS: Final = 64 * math.log(2) + 1  # CUT_BITS plus two bits and a nat, to cover the rounding of floats below
+"""The Gaussian components stop where less than 2**-62 of the mass is left, unless more bits are asked for."""
 _OWN_SITES: Final = 1 << 46
 """First site of the two uniform numbers that decide each trial itself; the Gaussian trials use smaller sites."""
 
@@ -98,6 +97,7 @@ class MixtureSampler:
         components: Sorted by intervals, which cover all u from 0 without a gap.
         chosen: Chooses the component of a trial.
         heights: float64, a of each component, with relative error below 2**-47.
+        cut_bits: The mass beyond the last interval is below 2**-cut_bits.
     """
 
     law: GeneralisedLaplace
@@ -105,11 +105,12 @@ class MixtureSampler:
     components: tuple[Component, ...]
     chosen: ChoiceTable
     heights: npt.NDArray[np.float64]
+    cut_bits: int
 
     @property
     def total_variation(self) -> Fraction:
-        """2**-62: the mass beyond the last interval is smaller."""
-        return Fraction(1, 1 << CUT_BITS)
+        """2**-cut_bits: the mass beyond the last interval is smaller."""
+        return Fraction(1, 1 << self.cut_bits)
 
     def draw(self, address: NoiseAddress, draws: range | npt.ArrayLike) -> Integers:
         """Vectors of the draws with these numbers. The result for a number does not depend on the other numbers.
@@ -192,17 +193,22 @@ class MixtureSampler:
         return is_below(lambda: component.kept_share(self.law.epsilon, u), word, digits)
 
 
-def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -> MixtureSampler:
+def mixture_sampler(
+    law: GeneralisedLaplace, n_cells: int, make: MakeProposal, cut_bits: int = CUT_BITS
+) -> MixtureSampler:
     """Choose the intervals and certify the masses.
 
     Args:
         law: An l2 Laplace law.
         n_cells: Number of cells of the table.
         make: Makes trials of the lattice Gaussian, given the law of one cell.
+        cut_bits: The mass that is cut off is below 2**-cut_bits.
     """
+    # Two bits and a nat more cover the rounding of the floats below.
+    nats = (cut_bits + 2) * math.log(2) + 1
     components: list[Component] = []
     least, log_total = 0, 0.0
-    while not components or _tail(law, n_cells, math.sqrt(least)) - log_total > -_NATS:
+    while not components or _tail(law, n_cells, math.sqrt(least)) - log_total > -nats:
         component = _component(law, least, make)
         components.append(component)
         log_total = max(log_total, _log_total(law, component))
@@ -225,7 +231,7 @@ def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -
     chosen = ChoiceTable.build(cumulated, certain=True)
     with precision(160):
         heights = np.array([certified_float(component.log_height(law.epsilon)) for component in components])
-    return MixtureSampler(law, n_cells, tuple(components), chosen, heights)
+    return MixtureSampler(law, n_cells, tuple(components), chosen, heights, cut_bits)
 
 
 def _component(law: GeneralisedLaplace, least: int, make: MakeProposal) -> Component:

@@ -134,7 +134,7 @@ class PartialSums:
 
 def partial_sums(
     structure: Structure, totals: Integers, largest: int | None, most_steps: int = LARGEST_STEPS
-) -> PartialSums:
+) -> PartialSums | None:
     """List the states and steps of the tables of counts from 0 with given sums.
 
     Args:
@@ -142,8 +142,10 @@ def partial_sums(
         totals: int64 [n_constraints], the sums of some table of counts within the bounds.
         largest: Largest count of a cell; None for no bound. Cells that no constraint names are then left out.
         most_steps: Limit on the numbers that are listed (`LARGEST_STEPS`).
+    Returns:
+        The states and steps; None if there are more.
     Raises:
-        ConfigError: there are more steps, or the constraints do not bound the sum of some block.
+        ConfigError: the constraints do not bound the sum of some block.
     Privacy: the result depends on the sums and the bound alone, which are published exactly.
     """
     blocks, columns = list(structure.blocks), structure.columns
@@ -156,7 +158,7 @@ def partial_sums(
     least_sums, largest_sums = _ranges(columns, totals.tolist(), sizes, largest)
     left = most_steps - _work(sizes, least_sums, largest_sums)
     if left < 0 or _largest_part(columns, largest_sums) >= _LARGEST_KEY:
-        raise _too_large(len(blocks), most_steps)
+        return None
     low, high = np.array(least_sums, dtype=np.int64), np.array(largest_sums, dtype=np.int64)
     layers: list[Layer] = []
     needs, opened = np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -175,7 +177,7 @@ def partial_sums(
         first, numbers = _sums(needs, opened, column, (low[b], high[b]), (least, most))
         left -= int(numbers.sum()) * (_NUMBERS_OF_A_STEP + opened.size)
         if left < 0 or int(numbers.max(initial=0)) > MOST_TERMS:
-            raise _too_large(len(blocks), most_steps)
+            return None
         starts = np.concatenate([[0], np.cumsum(numbers)])
         before = np.repeat(np.arange(numbers.size), numbers)
         sums = np.arange(starts[-1]) - starts[before] + first[before]
@@ -184,7 +186,7 @@ def partial_sums(
         needs = needs[:, still][before] - sums[:, None] * column[opened]
         distinct = _distinct(needs)
         if distinct is None:
-            raise _too_large(len(blocks), most_steps)
+            return None
         needs, after = distinct
         layers.append(Layer(blocks[b], starts, sums, after))
     return PartialSums(tuple(layers), largest)
@@ -334,16 +336,6 @@ def _distinct(needs: Integers) -> tuple[Integers, Integers] | None:
     return states + low, after
 
 
-def _too_large(n_blocks: int, most_steps: int) -> ConfigError:
-    return ConfigError(
-        '[mechanism] outputs is "restricted", but there are too many tables with the sums of this one. They have '
-        f"{n_blocks:,} groups of cells that the constraints treat alike, and dynamic programming over what these leave "
-        f'to each other would list more than {most_steps:,} numbers. Use outputs = "nonnegative" or "free", fewer '
-        "constraints that cross, or attributes with fewer levels. Nothing was spent.",
-        code="subspace-outputs",
-    )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PartialSumsProposal:
     """Trials of one law around one true table (`sampler.Proposal`). Made by `partial_sums_proposal`. Confidential.
@@ -467,7 +459,7 @@ def partial_sums_proposal(steps: PartialSums, law: Law, counts: Integers) -> Par
     return PartialSumsProposal(steps, law, counts, weights, tuple(reversed(within)), tuple(reversed(values)))
 
 
-def draw_by_sums(
+def draw_around(
     address: NoiseAddress,
     counts: Integers,
     structure: Structure,
@@ -482,7 +474,8 @@ def draw_by_sums(
         counts: int64 [n_cells], within the bounds; the true table. Confidential.
         structure: Structure of the constraints.
         law: The law.
-        sampler: That of `sampler_by_sums` for these counts and this law.
+        sampler: Draws what the table differs by from `counts`, but for cells that no constraint names, if `largest` is
+            None (`choose_restricted`).
         largest: Largest count of a cell; None for none.
     Returns:
         int64 [n_cells].

@@ -26,7 +26,6 @@ from tallyveil.products.lattice.confidential import (
     require_within,
     restricted_sampler,
     restricted_table,
-    steps_of,
 )
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.schema import Schema
@@ -274,9 +273,8 @@ def test_a_restricted_table_under_sums_that_cross_is_drawn_from_their_states(nor
     table, law = table_of([1, 1, 0, 0, 0, 1]), GeneralisedLaplace(norm, Fraction(1, 2))
     lattice = lattice_of(ConstraintSystem.from_sets([[0, 1, 2], [0, 3], [1, 4]], SCHEMA.size))
     place = NoiseAddress(NoiseSource(insecure_key("table")), 3, 4)
-    steps = steps_of(table, lattice, law, 1)
-    assert steps is not None
-    sampler = restricted_sampler(table, law, steps)
+    sampler = restricted_sampler(table, lattice, law, 1)
+    assert sampler is not None
     found = {
         tuple(
             restricted_table(
@@ -290,7 +288,7 @@ def test_a_restricted_table_under_sums_that_cross_is_drawn_from_their_states(nor
         assert set(counts) <= {0, 1}
         assert keeps_invariants(table, np.array(counts), lattice.system)
     blocks = lattice_of(ConstraintSystem.from_sets([range(6)], SCHEMA.size))
-    assert (steps_of(table, blocks, law, None) is None) is (norm == "l1")
+    assert (restricted_sampler(table, blocks, law, None) is None) is (norm == "l1")
 
 
 def test_only_noise_that_leaves_the_invariants_alone_is_released():

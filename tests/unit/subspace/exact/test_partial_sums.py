@@ -16,7 +16,7 @@ from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.subspace.constraints import ConstraintSystem, recognise
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.partial_sums import (
-    draw_by_sums,
+    draw_around,
     partial_sums,
     partial_sums_proposal,
     sampler_by_sums,
@@ -148,13 +148,13 @@ def test_states_depend_on_the_sums_alone_and_draws_on_their_address():
     counts = rng.integers(0, 2, 25)
     system, law = margins(5, 5), GeneralisedLaplace(Norm.L1, Fraction(1))
     steps = partial_sums(recognise(system), system.totals(counts), 1)
-    other = draw_by_sums(PLACE, counts, recognise(system), law, sampler_by_sums(counts, law, steps), 1)
+    other = draw_around(PLACE, counts, recognise(system), law, sampler_by_sums(counts, law, steps), 1)
     again = partial_sums(recognise(system), system.totals(other), 1)
     for a, b in zip(steps.layers, again.layers, strict=True):
         assert np.array_equal(a.sums, b.sums)
         assert np.array_equal(a.after, b.after)
     sampler = sampler_by_sums(counts, law, again)
-    assert np.array_equal(other, draw_by_sums(PLACE, counts, recognise(system), law, sampler, 1))
+    assert np.array_equal(other, draw_around(PLACE, counts, recognise(system), law, sampler, 1))
     assert (system.totals(other) == system.totals(counts)).all()
     assert set(other.tolist()) <= {0, 1}
 
@@ -166,19 +166,16 @@ def test_a_narrow_law_gives_the_true_table_and_cells_without_a_constraint_are_dr
     steps = partial_sums(structure, system.totals(counts), None)
     for epsilon, exact in ((Fraction(60), True), (Fraction(1, 4), False)):
         law = GeneralisedLaplace(Norm.L1, epsilon)
-        drawn = draw_by_sums(PLACE, counts, structure, law, sampler_by_sums(counts, law, steps), None)
+        drawn = draw_around(PLACE, counts, structure, law, sampler_by_sums(counts, law, steps), None)
         assert np.array_equal(drawn, counts) is exact
         assert (drawn >= 0).all()
         assert (system.totals(drawn) == system.totals(counts)).all()
     assert drawn[6] != 900
 
 
-def test_tables_that_are_too_many_or_without_end_are_refused():
+def test_tables_that_are_too_many_are_not_listed_and_those_without_end_are_refused():
     system = margins(6, 6, 6)
-    counts = np.full(216, 3)
-    with pytest.raises(ConfigError, match="216 groups of cells") as caught:
-        partial_sums(recognise(system), system.totals(counts), None, 1 << 16)
-    assert caught.value.code == "subspace-outputs"
+    assert partial_sums(recognise(system), system.totals(np.full(216, 3)), None, 1 << 16) is None
     difference = ConstraintSystem.from_matrix([[1, -1, 0], [0, 1, -1]])
     with pytest.raises(ConfigError, match="infinitely many"):
         partial_sums(recognise(difference), np.array([1, 2]), None)
@@ -249,12 +246,10 @@ def test_almost_no_trial_fails_where_most_of_a_block_is_out_of_reach():
 def test_counts_count_in_the_limit_on_work_where_they_do():
     one_sum = ConstraintSystem.from_sets([[0, 1]], 2)
     for total in (4 * 10**9, 10**10):
-        with pytest.raises(ConfigError, match="too many tables"):
-            partial_sums(recognise(one_sum), np.array([total]), None)
+        assert partial_sums(recognise(one_sum), np.array([total]), None) is None
     # A state with 2**20 steps at most, and a cell whose count is fixed.
     pair = ConstraintSystem.from_sets([[0, 1], [1, 2], [0, 2]], 3)
-    with pytest.raises(ConfigError, match="too many tables"):
-        partial_sums(recognise(pair), np.array([2**21, 2**21, 2**21]), None)
+    assert partial_sums(recognise(pair), np.array([2**21, 2**21, 2**21]), None) is None
     fixed = ConstraintSystem.from_sets([[0], [1, 2], [2, 3]], 4)
     steps = partial_sums(recognise(fixed), np.array([10**9, 2, 2]), None)
     counts = np.array([10**9, 1, 1, 1])

@@ -35,7 +35,6 @@ from tallyveil.products.lattice.confidential import (
     require_within,
     restricted_sampler,
     restricted_table,
-    steps_of,
 )
 from tallyveil.products.lattice.public.plan import (
     CONSTRAINTS,
@@ -202,8 +201,7 @@ class TableProduct:
                 require_within(table, plan.largest)
             sampler = None
             if noise.restricted and isinstance(plan.law, GeneralisedLaplace):
-                steps = steps_of(table, noise.lattice, plan.law, plan.largest)
-                sampler = None if steps is None else restricted_sampler(table, plan.law, steps)
+                sampler = restricted_sampler(table, noise.lattice, plan.law, plan.largest)
         self.noise = noise
         return _TableWork(plan, noise, guarantee, sums, margins, table, sampler, self.draws, watch)
 
