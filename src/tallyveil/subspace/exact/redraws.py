@@ -108,8 +108,8 @@ class RedrawingSampler:
 def within(tables: Integers | Floats, bounded: Bools, largest: int | None) -> Bools:
     """Which tables have counts from 0 to the largest in all bounded cells."""
     counts = tables[..., bounded]
-    inside: Bools = (counts >= 0).all(axis=-1)
-    return inside if largest is None else inside & (counts <= largest).all(axis=-1)
+    inside = counts >= 0 if largest is None else (counts >= 0) & (counts <= largest)
+    return np.asarray(inside.all(axis=-1))
 
 
 def typical_table(system: ConstraintSystem, totals: Integers, largest: int | None) -> Floats:
