@@ -231,8 +231,8 @@ def compare_spines(
         families: Columns of `entities`; none for every text column.
         schema, exact: As for `build_spine`.
         grouped: Geolevels of the second spine that consist of groups. Bounds are computed on what any other groups
-            could reach: for distances with the groups of all of them free, for standard deviations with those just
-            above the finest geounits free.
+            could reach, with the groups of all of them free. Standard deviations have no bounds over groups of two
+            geolevels of higher geounits than the finest, nor over any of these where geounits are bypassed.
         cutoff: The groups have at most this number of children plus the square root of the number of siblings.
         out: File for the rows of all kinds of areas (Parquet).
         each: File for the rows of all areas (Parquet).
@@ -240,8 +240,9 @@ def compare_spines(
         GeographyError: the spines are not over the same blocks.
         BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
     """
+    from tallyveil.geography.distance_bounds import FreeGroups
     from tallyveil.geography.steps import FanOutLimit
-    from tallyveil.products.topdown.run.spine_comparison import FreeGroups, comparison
+    from tallyveil.products.topdown.run.spine_comparison import comparison
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 

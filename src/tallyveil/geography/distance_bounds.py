@@ -13,20 +13,52 @@ Worked case. A tract of 100 blocks has groups of at most 22. An entity holds 40 
 since each group adds at most 22 blocks. The rest needs 3 groups. So near = min(2, 1 + 3) = 2.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.entities import EntityFamily, near_and_far, off_spine_distances, require_same_spine
+from tallyveil.geography.entities import EntityFamily, near_and_far, require_same_spine
+from tallyveil.geography.group_savings import UNIT, most_saved
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.steps import FanOutLimit, group_by_membership, together
 
 _CELLS = 1 << 21
 """Cells of a matrix of entities and geounits that are treated at a time: 16 MiB. The bounds do not depend on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeGroups:
+    """Geolevels whose groups might be chosen otherwise, for bounds on what any choice could reach.
+
+    Attributes:
+        geolevels: Geolevels of a spine that consist of groups.
+        limit: Largest number of children of a group.
+    """
+
+    geolevels: tuple[str, ...]
+    limit: FanOutLimit
+
+    def are_lowest(self, spine: Spine) -> bool:
+        """Whether the groups just above the finest geounits of a spine are among them."""
+        return lowest_groups(spine) in self.geolevels
+
+    def higher(self, spine: Spine) -> tuple[str, ...]:
+        """The geolevels whose groups are made of higher geounits than the finest."""
+        return tuple(name for name in self.geolevels if name != lowest_groups(spine))
+
+
+def lowest_groups(spine: Spine) -> str:
+    """The geolevel just above the finest."""
+    return spine.geolevels[max(spine.finest - 1, 0)]
+
+
+_Free: TypeAlias = Mapping[int, tuple[Integers, Integers]]
+"""Levels whose groups are free; each with where the children of its containers begin, and the largest sizes."""
 
 
 def distance_bounds(
@@ -58,38 +90,52 @@ def distance_bounds(
 
 
 def joint_distance_bound(
-    spine: Spine, families: Sequence[EntityFamily], geolevel: str, limit: FanOutLimit
+    spine: Spine, families: Sequence[EntityFamily], grouped: Sequence[str], limit: FanOutLimit
 ) -> int:
-    """Least sum of the distances of all entities of some families, with any groups just above the finest geounits.
+    """Least sum of the distances of all entities of some families, with any groups of some geolevels.
 
     The sum of the bounds of single entities supposes that each could have the groups that are best for it. Here the
-    entities of a container share its groups. For an entity in at most half of the children of every geounit above the
-    container (rounded up), the distance is the sum over containers. These entities are bounded together, if there are
-    at most 12 of them in a container, and all others alone. docs/proofs/groups.md has the bound.
+    entities of a container share its groups of the highest of these geolevels. The distance of an entity is the sum
+    over containers if, at every geounit above them, the containers that it does not touch outweigh those that it does.
+    These entities are bounded together, unless there are too many of them in a container, and all others alone.
+    docs/proofs/groups.md has the bounds.
 
     Args:
         spine: The spine. Its other geolevels are as they are.
         families: Families of this spine.
-        geolevel: Geolevel of the groups, just above the finest.
+        grouped: Geolevels whose groups are free. Between two of them lies another geolevel.
         limit: Largest number of children of a group.
 
     Raises:
-        GeographyError: the geolevel is not the one above the finest, groups of the spine break the limit, or a family
-            belongs to another spine.
+        GeographyError: as `distance_bounds` does.
     """
     family = together(families)
-    limits = lowest_limits(spine, geolevel, limit, "the bound on a sum of distances is")
-    alone = distance_bounds(spine, family, (geolevel,), limit)
+    alone = distance_bounds(spine, family, grouped, limit)
+    free = {spine.level_index(name): free_groups(spine, name, limit) for name in grouped}
+    highest = min(free, default=spine.finest)
+    if highest == spine.finest:
+        return int(alone.sum())
+    container = highest - 1
+    adds_up = _adds_up(spine, family, container)
+    children, limits = free.pop(highest)
+    if highest == spine.finest - 1:
+        least = _lowest_together(spine, family, adds_up, limits)
+    else:
+        least = _higher_together(spine, family, adds_up, free, (container, children, limits))
+    return least + int(alone[~adds_up].sum())
+
+
+def _lowest_together(spine: Spine, family: EntityFamily, adds_up: Bools, limits: Integers) -> int:
+    """Least sum of the distances of the entities that add up, with any groups just above the finest geounits."""
     container = spine.finest - 2
     entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
-    adds_up = _adds_up(spine, family, container)
     # Entries of entities that add up, in the order of their containers.
     chosen = np.flatnonzero(adds_up[entity])
     begin = spine.finest_offsets(container)
     chosen = chosen[np.argsort(spine.ancestors(container)[family.members[chosen]], kind="stable")]
     counts = np.bincount(spine.ancestors(container)[family.members[chosen]], minlength=len(limits))
     ends = np.cumsum(counts)
-    total = int(alone[~adds_up].sum())
+    total = 0
     for place in np.flatnonzero(counts).tolist():
         entries = chosen[ends[place] - counts[place] : ends[place]]
         entities, row = np.unique(entity[entries], return_inverse=True)
@@ -99,35 +145,97 @@ def joint_distance_bound(
     return total
 
 
-def undivided_distances(
-    spine: Spine, families: Sequence[EntityFamily], geolevel: str, limit: FanOutLimit
-) -> list[Integers]:
-    """Least distance of each entity over the groups that no entity of some families divides, for each family.
-
-    All finest geounits of such a group are in the same entities. The choice with the fewest such groups gives all
-    entities their least distances at once (docs/proofs/groups.md, Corollary 9).
+def _higher_together(
+    spine: Spine,
+    family: EntityFamily,
+    adds_up: Bools,
+    free: _Free,
+    groups: tuple[int, Integers, Integers],
+) -> int:
+    """Least sum of the distances of the entities that add up, with any groups of a geolevel of higher geounits.
 
     Args:
-        spine, families, geolevel, limit: As in `joint_distance_bound`.
+        spine, family, adds_up: As above.
+        free: Lower geolevels whose groups are free, too.
+        groups: Level of the containers, where the children of each begin, and the largest size of its groups.
     """
-    children = spine.geolevels[spine.finest]
-    fewest = group_by_membership(spine, families, geolevel=geolevel, children=children, limit=limit)
-    moved = (family.reordered(fewest.rows) for family in families)
-    return [off_spine_distances(fewest.spine, family).distance for family in moved]
+    container, children, limits = groups
+    near, far = (
+        np.concatenate(part)
+        for part in zip(
+            *(
+                tuple(
+                    part.astype(np.int32)
+                    for part in _near_and_far(spine, family, free, entities, container + 2)
+                )
+                for entities in entities_at_a_time(family, spine.n_geounits(container + 2))
+            ),
+            strict=True,
+        )
+    )
+    total = 0
+    for place, limit in enumerate(limits.tolist()):
+        of_children = slice(children[place], children[place + 1])
+        touching = adds_up & (near[:, of_children] > 0).any(axis=1)
+        total += _shared_in(near[touching, of_children], far[touching, of_children], limit)
+    return total
 
 
-def _adds_up(spine: Spine, family: EntityFamily, level: int) -> NDArray[np.bool_]:
+def _shared_in(near: Integers, far: Integers, limit: int) -> int:
+    """Least sum of the distances of the parts that some entities have of one container of higher geounits.
+
+    Args:
+        near, far: Distance of each entity's part of each child, and of the rest; shape (n_entities, n_children).
+        limit: Largest number of children of a group.
+    """
+    counts = (near - far).astype(np.int64)
+    inside, outside = (np.count_nonzero(counts == sign, axis=1) for sign in (1, -1))
+    # Without groups; with the groups that are best for the entity; and the least if the container is counted in.
+    ungrouped = near.sum(axis=1)
+    grouped = ungrouped - (inside - -(-inside // limit))
+    counted_in = 1 + far.sum(axis=1) - (outside - -(-outside // limit))
+    least, most = np.minimum(grouped, counted_in), np.minimum(ungrouped, counted_in)
+    # The distance is at least the smaller of two numbers, and so on a chord: what groups save has a weight up to 1.
+    gains = np.flatnonzero(most > least)
+    weights = -(-UNIT * (most - least)[gains] // (ungrouped - grouped)[gains])
+    saved = most_saved(counts[gains], weights, limit)
+    alone = int(least.sum())
+    return alone if saved is None else max(alone, int(most.sum()) - saved // UNIT)
+
+
+def undivided(
+    spine: Spine, families: Sequence[EntityFamily], limit: FanOutLimit
+) -> tuple[Spine, list[EntityFamily]]:
+    """The spine with the fewest groups just above the finest geounits that no entity of some families divides.
+
+    All finest geounits of such a group are in the same entities. No other such groups give an entity a smaller
+    distance (docs/proofs/groups.md, Corollary 9).
+
+    Args:
+        spine: The spine. Its other geolevels are as they are.
+        families: Families of this spine.
+        limit: Largest number of children of a group.
+
+    Returns:
+        The spine, and the families on it.
+    """
+    fewest = group_by_membership(
+        spine, families, geolevel=lowest_groups(spine), children=spine.geolevels[-1], limit=limit
+    )
+    return fewest.spine, [family.reordered(fewest.rows) for family in families]
+
+
+def _adds_up(spine: Spine, family: EntityFamily, level: int) -> Bools:
     """Whether the distance of each entity is the sum of those of its parts of a geolevel, whatever lies below."""
     adds_up = []
     for entities in entities_at_a_time(family, spine.n_geounits(level)):
-        touched = members_inside(spine, family, entities, level) > 0
+        # A number that far - near is at least: of a part that the entity does not touch it is 1.
+        excess = np.where(members_inside(spine, family, entities, level) > 0, -1, 1)
         sound = np.ones(len(entities), dtype=np.bool_)
         for above in range(level - 1, -1, -1):
-            offsets = spine.child_offsets[above]
-            number = np.add.reduceat(touched.astype(np.int64), offsets[:-1], axis=1)
-            children = np.diff(offsets)
-            sound &= np.all((2 * number <= children + 1) | (children == 1), axis=1)
-            touched = number > 0
+            excess = np.add.reduceat(excess, spine.child_offsets[above][:-1], axis=1)
+            sound &= np.all(excess >= -1, axis=1)
+            excess = excess.clip(-1, 1)
         adds_up.append(sound)
     return np.concatenate(adds_up) if adds_up else np.ones(0, dtype=np.bool_)
 
@@ -136,7 +244,7 @@ _MOST_TOGETHER = 12
 """Entities of one container that are bounded together: all of 2 to this power ways to count it in are tried."""
 
 
-def _together_in(inside: NDArray[np.bool_], limit: int) -> int:
+def _together_in(inside: Bools, limit: int) -> int:
     """Least sum of the distances of the parts that some entities have of one container; docs/proofs/groups.md."""
     part = inside.sum(axis=1)
     rest = inside.shape[1] - part
@@ -195,24 +303,6 @@ def free_groups(spine: Spine, geolevel: str, limit: FanOutLimit) -> tuple[Intege
     return children, limits
 
 
-def lowest_limits(spine: Spine, geolevel: str, limit: FanOutLimit, bounds: str) -> Integers:
-    """Largest sizes of the groups just above the finest geounits, for each container.
-
-    Args:
-        spine, geolevel, limit: As in `free_groups`.
-        bounds: What needs them, with its verb, for the error.
-    Raises:
-        GeographyError: the geolevel is another one, or one of its groups breaks the limit.
-    """
-    if spine.level_index(geolevel) != spine.finest - 1:
-        raise GeographyError(
-            f"{bounds} over the groups of the geolevel just above the finest, and {geolevel} is not that geolevel. "
-            f"Name {spine.geolevels[spine.finest - 1]}.",
-            code="spine-step",
-        )
-    return free_groups(spine, geolevel, limit)[1]
-
-
 def entities_at_a_time(family: EntityFamily, n: int) -> Iterator[range]:
     """The entities of a family in runs, so that a matrix of them and n geounits stays small."""
     step = max(_CELLS // n, 1)
@@ -228,14 +318,21 @@ def members_inside(spine: Spine, family: EntityFamily, entities: range, level: i
     return np.bincount(key, minlength=len(entities) * n).reshape(len(entities), n)
 
 
-def _of_entities(
-    spine: Spine, family: EntityFamily, free: dict[int, tuple[Integers, Integers]], entities: range
-) -> Integers:
-    near = far = np.zeros((0, 0), dtype=np.int64)
+def _of_entities(spine: Spine, family: EntityFamily, free: _Free, entities: range) -> Integers:
+    bounds: Integers = _near_and_far(spine, family, free, entities, 0)[0].sum(axis=1)
+    return bounds
+
+
+def _near_and_far(
+    spine: Spine, family: EntityFamily, free: _Free, entities: range, top: int
+) -> tuple[Integers, Integers]:
+    """Least distance of each entity's part of each geounit of a level, and of the rest of it."""
     level = spine.finest
-    if level == 0:
-        return family.sizes[entities.start : entities.stop]
-    while level > 0:
+    near = (
+        members_inside(spine, family, entities, level) if level == top else np.zeros((0, 0), dtype=np.int64)
+    )
+    far = 1 - near
+    while level > top:
         groups = free.get(level - 1)
         container = level - 1 if groups is None else level - 2
         if level == spine.finest:
@@ -257,5 +354,4 @@ def _of_entities(
             )
         near, far = near_and_far(inner, outer)
         level = container
-    bounds: Integers = near.sum(axis=1)
-    return bounds
+    return near, far

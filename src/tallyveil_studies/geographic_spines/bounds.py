@@ -4,7 +4,7 @@ The paper calls its steps heuristics. Here their off-spine distances and standar
 over all groups of the same largest size, for Rhode Island and two made-up states.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from tallyveil.budget.spine.bounds import shared_bounds, variance_bounds
 from tallyveil.budget.spine.presets import load_spine_preset
 from tallyveil.budget.spine.variance import TotalMeasures, entity_variances, totals_summed
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.geography.distance_bounds import joint_distance_bound, undivided_distances
+from tallyveil.geography.distance_bounds import FreeGroups, joint_distance_bound, undivided
 from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.optimise import GroupByDistance, Step, optimise_spine
 from tallyveil.geography.spine import Spine
@@ -69,18 +69,21 @@ def rhode_island_groups(inputs: StudyInputs) -> Findings:
 
 def made_up_groups(_: StudyInputs) -> Findings:
     """The same in two made-up states."""
-    geography = make_geography(_BLOCKS, np.random.Generator(np.random.PCG64(_SEED)), 2)
+    rows = [row for state in made_up_states(_BLOCKS, _PRESET.families) for row in _rows(*state)]
+    return Findings({"groups": pl.DataFrame(rows)}, notes=_NOTES)
+
+
+def made_up_states(blocks: int, families: Sequence[str]) -> Iterator[tuple[str, Spine, list[EntityFamily]]]:
+    """The two states of a made-up country: a name, the spine, and families of entities."""
+    geography = make_geography(blocks, np.random.Generator(np.random.PCG64(_SEED)), 2)
     entities = pl.concat(make_entities(geography, _SEED))
-    rows = []
     for state in geography["state"].unique(maintain_order=True):
         table = geography.filter(pl.col("state") == state).join(entities, on="geocode", maintain_order="left")
         named = {name: table[name.lower()] for name in GEOLEVELS[1:-1]}
         root = pl.repeat("US", table.height, dtype=pl.String, eager=True)
         spine = spine_from_columns({"US": root, **named, "Block": table["geocode"]}, GEOLEVELS)
-        columns = {"geocode": table["geocode"], **{name: table[name] for name in _PRESET.families}}
-        families = entities_from_columns(spine, columns, _PRESET.families)
-        rows += _rows(f"made-up state {state}", spine, families)
-    return Findings({"groups": pl.DataFrame(rows)}, notes=_NOTES)
+        columns = {"geocode": table["geocode"], **{name: table[name] for name in families}}
+        yield f"made-up state {state}", spine, list(entities_from_columns(spine, columns, families))
 
 
 def _rows(state: str, spine: Spine, families: Sequence[EntityFamily]) -> list[dict[str, object]]:
@@ -103,32 +106,34 @@ def _of_spine(
     measures = TotalMeasures(_STRATEGY, _SUMMED, ("US",)).made_into(spine, optimised)
     variances = measures.on(optimised.spine)
     groups = optimised.spine.geolevels[-2]
+    free = FreeGroups((groups,), PRODUCTION_LIMIT)
     parameters = {name: value for name, value in cost_parameters(_STRATEGY).items() if name != "geolevel"}
     parts = [
         {
             "distance": off_spine_distances(optimised.spine, family).distance,
             "standard deviation": np.sqrt(entity_variances(variances, family)),
-            "least standard deviation": np.sqrt(variance_bounds(variances, family, groups, PRODUCTION_LIMIT)),
+            "least standard deviation": np.sqrt(variance_bounds(variances, family, free)),
         }
         for family in moved
     ]
-    shared = shared_bounds(variances, moved, groups, PRODUCTION_LIMIT)
+    shared = shared_bounds(variances, moved, free)
     together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     number = np.repeat(np.arange(len(moved)), [family.n_entities for family in moved])
     # No smaller distances are reached without a greater mean of the standard deviations of all areas.
     whole = shared.keeps_groups_whole(together["standard deviation"])
-    undivided = undivided_distances(optimised.spine, moved, groups, PRODUCTION_LIMIT) if whole else None
+    fewest = undivided(optimised.spine, moved, PRODUCTION_LIMIT)
+    least = [off_spine_distances(fewest[0], family).distance for family in fewest[1]] if whole else None
     rows = []
     for place, family in enumerate(moved):
         means: dict[str, float | None] = {name: float(values.mean()) for name, values in parts[place].items()}
         means[_SHARED] = shared.least_mean(number == place, together["standard deviation"])
         means["least distance"] = _least_distance(optimised.spine, [family], groups)
-        means[_SHARED_DISTANCE] = float(undivided[place].mean()) if undivided else None
+        means[_SHARED_DISTANCE] = float(least[place].mean()) if least else None
         rows.append(_row(family.name, family.n_entities, means))
     means = {name: float(values.mean()) for name, values in together.items()}
     means[_SHARED] = shared.least_sum(np.ones(len(number))) / len(number)
     means["least distance"] = _least_distance(optimised.spine, moved, groups)
-    means[_SHARED_DISTANCE] = float(np.concatenate(undivided).mean()) if undivided else None
+    means[_SHARED_DISTANCE] = float(np.concatenate(least).mean()) if least else None
     areas = len(number)
     return [{**row, **parameters} for row in (*rows, _row("all together", areas, means))]
 
@@ -136,7 +141,7 @@ def _of_spine(
 def _least_distance(spine: Spine, families: Sequence[EntityFamily], groups: str) -> float:
     """A mean distance that no groups reach below, for entities that share them."""
     areas = sum(family.n_entities for family in families)
-    return joint_distance_bound(spine, families, groups, PRODUCTION_LIMIT) / areas
+    return joint_distance_bound(spine, families, (groups,), PRODUCTION_LIMIT) / areas
 
 
 def _row(name: str, areas: int, means: Mapping[str, float | None]) -> dict[str, object]:

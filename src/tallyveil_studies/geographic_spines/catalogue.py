@@ -3,7 +3,7 @@
 from typing import Final
 
 from tallyveil_studies.exhibit import Exhibit
-from tallyveil_studies.geographic_spines import bounds, rhode_island, small_spines
+from tallyveil_studies.geographic_spines import bounds, rhode_island, small_spines, tract_groups
 
 EXHIBITS: Final = (
     Exhibit("figure-1", "Figure 1: the AIAN spine", small_spines.aian_spine),
@@ -26,5 +26,15 @@ EXHIBITS: Final = (
         "rhode-island-groups",
         "Groups beside the best that any could do, Rhode Island",
         bounds.rhode_island_groups,
+    ),
+    Exhibit(
+        "tract-groups",
+        "Tract groups beside the best that any could do, made-up states",
+        tract_groups.made_up_tract_groups,
+    ),
+    Exhibit(
+        "rhode-island-tract-groups",
+        "Tract groups beside the best that any could do, Rhode Island",
+        tract_groups.rhode_island_tract_groups,
     ),
 )

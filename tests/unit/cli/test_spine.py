@@ -459,18 +459,27 @@ def test_compare_shows_how_far_groups_are_from_the_best(folder, tmp_path):
     assert "off-spine distance" in run(*bounded)
     assert " gap" in run(*bounded)
     assert " gap" not in run("compare", plain, made, *asked)
-    # Tract groups may be free, too; their standard deviations have no bound.
+    # Groups of higher geounits may be free, too.
     tracts = json.loads(
         run("compare", plain, made, *asked, "--grouped", "Tract", "--json", "--cutoff", "400")
     )
-    assert all(row["bound_mean"] is None for row in tracts["areas"])
+    areas = {row["name"]: row for row in tracts["areas"] if row["part"] == "areas of the first"}
+    for name in (*distances, "all of these"):
+        row = areas[name]
+        assert 0 < row["bound_mean"] <= row["second_mean"] * (1 + 1e-12)
+        assert 0 < row["shared_mean"] <= row["second_mean"] * (1 + 1e-12)
     assert all(row["bound_mean"] <= row["second_mean"] for row in tracts["distances"])
+    assert all(row["shared_mean"] is None for row in tracts["distances"])
     # Geounits with one child may be bypassed, with the shares of the strategy.
     bypassed = ("compare", plain, folder / "paper.parquet", *asked, "--cutoff", "400", "--grouped")
     (row,) = (
         row for row in json.loads(run(*bypassed, "Block_Group", "--json"))["areas"] if row["name"] == "place"
     )
     assert 0 < row["bound_mean"] <= row["shared_mean"] <= row["second_mean"]
+    # Groups of higher geounits have bounds on distances alone where geounits are bypassed.
+    tracts = json.loads(run(*bypassed, "Tract", "--json"))
+    assert all(row["bound_mean"] is None for row in tracts["areas"])
+    assert all(row["bound_mean"] <= row["second_mean"] for row in tracts["distances"])
     others = tmp_path / "others.toml"
     others.write_text(RELEASE.replace("discrete_laplace", "discrete_gaussian").replace("epsilon", "rho"))
     for groups in ("Block_Group", "Tract"):

@@ -88,7 +88,7 @@ def test_the_joint_bound_is_below_the_sum_of_any_groups(seed):
     spines = [spine_of(made) for made in product(*(list(partitions(tract, 2)) for tract in blocks))]
     least = min(int(off_spine_distances(spine, family_on(spine, masks)).distance.sum()) for spine in spines)
     family = family_on(spines[0], masks)
-    joint = joint_distance_bound(spines[0], (family,), "Block_Group", LIMIT)
+    joint = joint_distance_bound(spines[0], (family,), ("Block_Group",), LIMIT)
     assert distance_bounds(spines[0], family, ("Block_Group",), LIMIT).sum() <= joint <= least
 
 
@@ -101,7 +101,87 @@ def test_entities_that_cross_share_their_groups():
     family = family_on(spine, masks)
     assert off_spine_distances(spine, family).distance.tolist() == [2, 2]
     assert distance_bounds(spine, family, ("Block_Group",), limit).tolist() == [1, 1]
-    assert joint_distance_bound(spine, (family,), "Block_Group", limit) == 4
+    assert joint_distance_bound(spine, (family,), ("Block_Group",), limit) == 4
+
+
+HIGHER = ("State", "County", "Tract_Group", "Tract", "Block_Group", "Block")
+
+
+def counties_of(tracts, tract_groups, others=3):
+    """A state of a county of tracts, each a list of groups of blocks, and other counties of one block each."""
+    group_of = {tract: number for number, group in enumerate(tract_groups) for tract in group}
+    rows = [
+        ("s", "a", f"a{group_of[t]}", f"at{t}", f"at{t}g{g}", block)
+        for t, groups in enumerate(tracts)
+        for g, group in enumerate(groups)
+        for block in group
+    ]
+    rows += [
+        ("s", *(f"{other}{mark}" for mark in ("c", "g", "t", "b")), f"c{other}") for other in range(others)
+    ]
+    return spine_from_columns(dict(zip(HIGHER, zip(*rows, strict=True), strict=True)), HIGHER)
+
+
+def areas_of(rng, blocks, number, part=0.3):
+    """Areas of whole tracts, of which some also have a part of the blocks of others."""
+    masks = []
+    while len(masks) < number:
+        whole = rng.random(len(blocks)) < 0.5
+        mask = {
+            block
+            for tract, is_whole in zip(blocks, whole, strict=True)
+            for block in tract
+            if is_whole or rng.random() < part / 2
+        }
+        if mask:
+            masks.append(mask)
+    return masks
+
+
+@pytest.mark.parametrize("seed", few(2, range(8)))
+def test_entities_that_share_tract_groups_have_no_smaller_sum(seed):
+    """All tract groups, over block groups that are given; the bound is reached in most of these counties."""
+    rng = np.random.default_rng([99, seed])
+    blocks = [[f"b{t}{k}" for k in range(int(n))] for t, n in enumerate(rng.integers(1, 3, 5))]
+    tracts = [rng.choice(np.array(list(partitions(tract, 3)), dtype=object)) for tract in blocks]
+    limit = FanOutLimit(at_most=int(rng.integers(2, 4)))
+    masks = areas_of(rng, blocks, 4)
+    spines = [counties_of(tracts, groups) for groups in partitions(list(range(5)), limit.at_most)]
+    sums = [int(off_spine_distances(spine, family_on(spine, masks)).distance.sum()) for spine in spines]
+    family = family_on(spines[0], masks)
+    joint = joint_distance_bound(spines[0], (family,), ("Tract_Group",), limit)
+    assert distance_bounds(spines[0], family, ("Tract_Group",), limit).sum() <= joint <= min(sums)
+    assert joint >= min(sums) - 1
+
+
+@pytest.mark.parametrize("seed", few(1, range(4)))
+def test_no_groups_of_two_geolevels_have_a_sum_below_their_joint_bound(seed):
+    rng = np.random.default_rng([100, seed])
+    blocks = [[f"b{t}{k}" for k in range(int(n))] for t, n in enumerate(rng.integers(1, 4, 3))]
+    masks = areas_of(rng, blocks, 3)
+    least = min(
+        int(off_spine_distances(spine, family_on(spine, masks)).distance.sum())
+        for groups in partitions(list(range(3)), 2)
+        for tracts in product(*(list(partitions(tract, 2)) for tract in blocks))
+        for spine in [counties_of(tracts, groups)]
+    )
+    spine = counties_of([[[block] for block in tract] for tract in blocks], [[t] for t in range(3)])
+    family = family_on(spine, masks)
+    both = ("Tract_Group", "Block_Group")
+    joint = joint_distance_bound(spine, (family,), both, LIMIT)
+    assert distance_bounds(spine, family, both, LIMIT).sum() <= joint <= least
+
+
+def test_areas_that_cross_share_tract_groups():
+    """Three parts of two tracts each: the district and the place need two groups each, and not one as alone."""
+    tracts = [[[f"b{t}"]] for t in range(16)]
+    spine = counties_of(tracts, [[0, 1], [2, 3], [4, 5], *([t] for t in range(6, 16))])
+    masks = [{"b0", "b1", "b2", "b3"}, {"b0", "b1", "b4", "b5"}]
+    limit = FanOutLimit(at_most=4)
+    family = family_on(spine, masks)
+    assert off_spine_distances(spine, family).distance.tolist() == [2, 2]
+    assert distance_bounds(spine, family, ("Tract_Group",), limit).tolist() == [1, 1]
+    assert joint_distance_bound(spine, (family,), ("Tract_Group",), limit) == 4
 
 
 @pytest.mark.parametrize("seed", few(1, range(4)))
@@ -149,8 +229,6 @@ def test_what_cannot_be_groups_is_refused():
         with pytest.raises(GeographyError, match=words) as caught:
             distance_bounds(spine, family, grouped, FanOutLimit())
         assert caught.value.code == "spine-step"
-    with pytest.raises(GeographyError, match="just above the finest"):
-        joint_distance_bound(spine, (family,), "Tract", FanOutLimit())
     with pytest.raises(GeographyError, match="children more") as caught:
         distance_bounds(spine, family, ("Block_Group",), LIMIT)
     assert caught.value.code == "fan-out-limit"

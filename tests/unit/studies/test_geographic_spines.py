@@ -13,7 +13,7 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.spine import uniform_shares
 from tallyveil_studies.exhibit import MissingDataError, StudyInputs, Verdict
-from tallyveil_studies.geographic_spines import bounds, rhode_island, small_spines
+from tallyveil_studies.geographic_spines import bounds, rhode_island, small_spines, tract_groups
 from tallyveil_studies.geographic_spines.catalogue import EXHIBITS
 from tallyveil_studies.geographic_spines.small_spines import (
     balanced,
@@ -29,7 +29,7 @@ from tallyveil_studies.geographic_spines.small_spines import variances as varian
 NOTHING = StudyInputs()
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN
 QUICK = ("figure-1", "figure-2", "variances", "fan-out", "theorem-2", "remark-1", "remark-2", "alternative")
-WITHOUT_DATA = (*QUICK, "groups")
+WITHOUT_DATA = (*QUICK, "groups", "tract-groups")
 
 
 @pytest.fixture(scope="module")
@@ -278,3 +278,29 @@ def test_rhode_islands_groups_are_within_a_fiftieth_of_the_best(shared_data):
     paper = table.filter((pl.col("areas") == "all together") & (pl.col("groups") == "the paper's"))
     assert paper["gap of the distance"].item() < 0.02
     assert paper["gap of the standard deviation"].item() < 0.02
+
+
+def test_tract_groups_are_near_the_best_that_any_could_do(monkeypatch):
+    monkeypatch.setattr(tract_groups, "_BLOCKS", 3_000)
+    table = tract_groups.made_up_tract_groups(StudyInputs(None)).tables["tract-groups"]
+    assert (table["gap of the distance"] >= 0).all()
+    for least in ("least standard deviation", "least with block groups"):
+        assert (table[least] <= table["standard deviation"] * (1 + 1e-12)).all()
+    by_sum = table.filter(
+        (pl.col("areas") == "all together") & (pl.col("groups") == "by the sum of distances")
+    )
+    assert (by_sum["gap of the distance"] < 0.05).all()
+    assert (by_sum["gap of the standard deviation"] < 0.1).all()
+
+
+@pytest.mark.nightly
+def test_rhode_islands_tract_groups_are_within_a_tenth_of_the_best(shared_data):
+    table = tract_groups.rhode_island_tract_groups(StudyInputs(shared_data)).tables[
+        "rhode-island-tract-groups"
+    ]
+    by_sum = table.filter(
+        (pl.col("areas") == "all together") & (pl.col("groups") == "by the sum of distances")
+    )
+    assert by_sum["gap of the distance"].item() < 0.01
+    assert by_sum["gap of the standard deviation"].item() < 0.1
+    assert by_sum["gap with block groups"].item() < 0.1

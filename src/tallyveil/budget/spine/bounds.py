@@ -25,50 +25,72 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from tallyveil.arrays import Bools, Floats, Integers, Numbers
-from tallyveil.budget.spine.variance import SpineVariances, inverse
-from tallyveil.errors import BudgetError
-from tallyveil.geography.distance_bounds import entities_at_a_time, lowest_limits, members_inside
+from tallyveil.budget.spine.higher_groups import (
+    EntityTree,
+    HigherGroups,
+    higher_groups,
+    only_precision,
+    ratio,
+)
+from tallyveil.budget.spine.variance import SpineVariances, entity_parts, entity_variances, inverse
+from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.geography.distance_bounds import (
+    FreeGroups,
+    entities_at_a_time,
+    free_groups,
+    lowest_groups,
+    members_inside,
+    require_groups,
+)
 from tallyveil.geography.entities import EntityFamily, require_same_spine
-from tallyveil.geography.steps import FanOutLimit, membership_classes, together
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.steps import membership_classes, together
 
 
 def variance_bounds(
-    variances: SpineVariances,
-    family: EntityFamily,
-    geolevel: str,
-    limit: FanOutLimit,
-    *,
-    single: float | None = None,
+    variances: SpineVariances, family: EntityFamily, free: FreeGroups, *, single: float | None = None
 ) -> Numbers:
-    """Least variance that each entity could have with any groups of a geolevel; shape (n_entities,).
+    """Least variance that each entity could have with any groups of the free geolevels; shape (n_entities,).
 
-    Every choice of the groups is considered that keeps the limit, and all other geounits stay. If nothing is bypassed,
-    the bound of an entity is reached by the groups that are best for this entity alone. No groups need reach the mean
-    of the bounds of several entities.
+    Every choice of the groups is considered that keeps the limit, and all other geounits stay. If groups just above the
+    finest geounits alone are free and nothing is bypassed, the bound of an entity is reached by the groups that are
+    best for this entity alone. No groups need reach the mean of the bounds of several entities.
 
     Args:
         variances: Variances on a spine, with the precision of every measurement.
         family: Family of this spine.
-        geolevel: Geolevel of the groups, just above the finest.
-        limit: Largest number of finest geounits of a group.
+        free: The free groups.
         single: Precision of a finest geounit that is alone in its group, if bypassing gives it the group's budget
             (`greatest_precisions`); None if nothing is bypassed.
 
     Raises:
-        BudgetError: geounits of the two finest geolevels have different precisions, as after bypassing, or none.
-        GeographyError: the geolevel is not the one above the finest, groups break the limit, or the family belongs to
-            another spine.
+        BudgetError: geounits of the two finest geolevels, or free groups, have different precisions, as after
+            bypassing, or none.
+        GeographyError: a geolevel cannot be one of groups, groups break the limit, or the family belongs to another
+            spine.
     """
     spine = variances.spine
     require_same_spine(spine, family)
-    within = _lowest(variances, geolevel, limit, single)
+    higher = _higher(spine, free)
+    within = _lowest(variances, free, single) if free.are_lowest(spine) else None
     container = spine.finest - 2
-    sizes = np.diff(spine.finest_offsets(container))
+    width = spine.n_geounits(
+        container if within is not None or higher is None else spine.level_index(higher) + 1
+    )
     chunks = []
-    for entities in entities_at_a_time(family, len(sizes)):
-        inside = members_inside(spine, family, entities, container)
-        parts = (_fullest(part, within.limits, within) for part in (inside, sizes - inside))
-        chunks.append(_upward(variances, container, *parts))
+    for entities in entities_at_a_time(family, width):
+        if within is None:
+            tree = _as_given(variances, family, entities, higher)
+        else:
+            inside = members_inside(spine, family, entities, container)
+            outside = np.diff(spine.finest_offsets(container)) - inside
+            tree = _upward(
+                variances, container, *(_fullest(part, within.limits, within) for part in (inside, outside))
+            )
+        if higher is None:
+            chunks.append(tree.variance)
+        else:
+            chunks.append(higher_groups(variances, tree, higher, free.limit).alone() ** 2)
     return np.concatenate(chunks) if chunks else np.zeros(0)
 
 
@@ -76,16 +98,19 @@ def variance_bounds(
 class SharedBounds:
     """Bounds on the standard deviations of the entities of some families, which share their groups.
 
-    An entity divides a group if it has some of the group's finest geounits and not all.
+    An entity divides a group just above the finest geounits if it has some of the group's finest geounits and not all.
 
     Attributes:
         alone: Least standard deviation of each entity, with the groups that are best for it; shape (n_entities,).
-        undivided: Its least standard deviation if no entity divides a group in a container that it touches.
+        undivided: Its least standard deviation if no entity divides a group in a container that it touches; with free
+            groups of higher geounits, a number that its bound in `higher` does not exceed.
         divided: Least variance of an entity that divides groups in one container; h times this in h containers.
         touched: Whether each entity has finest geounits in each container; shape (n_entities, n_containers).
         divisible: Whether it has some of the container's finest geounits and not all; the same shape.
         beside: Whether each entity touches a container that another could divide; shape (n_entities, n_entities), the
             other in the column.
+        higher: Bounds over all groups of higher geounits, if no entity divides a lower group; None if they are not
+            free.
     """
 
     alone: Floats
@@ -94,15 +119,20 @@ class SharedBounds:
     touched: csr_array
     divisible: csr_array
     beside: csr_array
+    higher: HigherGroups | None = None
 
     def least_sum(self, weights: Floats) -> float:
         """A lower bound on the sum of weighted standard deviations, for every choice of the groups
-        (docs/proofs/groups.md, Proposition 7).
+        (docs/proofs/groups.md, Propositions 7 and 13).
 
         Args:
             weights: Weight of each entity, 0 or more.
         """
-        return float(weights @ self.undivided) - float(self._losses(weights).clip(min=0).sum())
+        return self._undivided_sum(weights) - float(self._losses(weights).clip(min=0).sum())
+
+    def _undivided_sum(self, weights: Floats) -> float:
+        """The least sum if no entity divides a group of finest geounits."""
+        return float(weights @ self.undivided) if self.higher is None else self.higher.least_sum(weights)
 
     def keeps_groups_whole(self, reached: Floats) -> bool:
         """Whether the mean over all entities is greater than on the spine in every choice of groups in which an entity
@@ -113,7 +143,7 @@ class SharedBounds:
         """
         losses = self._losses(np.ones(len(reached)))
         most = float(losses.clip(min=0).sum()) or float(losses.max(initial=-np.inf))
-        return float(self.undivided.sum()) - most > float(reached.sum())
+        return self._undivided_sum(np.ones(len(reached))) - most > float(reached.sum())
 
     def _losses(self, weights: Floats) -> Floats:
         """By how much, at most, the sum falls if each entity divides groups; minus infinity for one that cannot."""
@@ -160,23 +190,31 @@ _WEIGHTS_OF_ALL = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 def shared_bounds(
     variances: SpineVariances,
     families: Sequence[EntityFamily],
-    geolevel: str,
-    limit: FanOutLimit,
+    free: FreeGroups,
     *,
     single: float | None = None,
 ) -> SharedBounds:
-    """Bounds on the standard deviations of the entities of some families, which share any groups of a geolevel.
+    """Bounds on the standard deviations of the entities of some families, which share any groups of free geolevels.
 
     Args:
-        variances, geolevel, limit, single: As in `variance_bounds`.
+        variances, free, single: As in `variance_bounds`.
         families: Families of this spine, at least one of them with entities.
 
     Raises:
         BudgetError, GeographyError: as `variance_bounds` does.
     """
     spine, family = variances.spine, together(families)
-    alone = np.sqrt(variance_bounds(variances, family, geolevel, limit, single=single))
-    within = _lowest(variances, geolevel, limit, single)
+    alone = np.sqrt(variance_bounds(variances, family, free, single=single))
+    higher = _higher(spine, free)
+    if not free.are_lowest(spine):
+        nowhere = csr_array((family.n_entities, 0))
+        none_beside = csr_array((family.n_entities, family.n_entities))
+        if higher is None:
+            return SharedBounds(alone, alone, np.inf, nowhere, nowhere, none_beside)
+        tree = _as_given(variances, family, range(family.n_entities), higher)
+        groups = higher_groups(variances, tree, higher, free.limit)
+        return SharedBounds(alone, groups.greatest(), np.inf, nowhere, nowhere, none_beside, groups)
+    within = _lowest(variances, free, single)
     level = spine.finest - 2
     container = spine.ancestors(level)
     # Geounits of a kind are in one container and in the same entities. Kinds are sorted by their containers.
@@ -187,7 +225,7 @@ def shared_bounds(
     begin = np.searchsorted(container[first], np.arange(spine.n_geounits(level)))
     of_kind = _fullest(number, within.limits[container[first]], within)
     undisturbed = _fullest(np.diff(spine.finest_offsets(level)), within.limits, within)
-    undivided, touched, divisible = [], [], []
+    trees, touched, divisible = [], [], []
     for entities in entities_at_a_time(family, len(number)):
         members = family.members[family.offsets[entities.start] : family.offsets[entities.stop]]
         entity = np.repeat(np.arange(len(entities)), family.sizes[entities.start : entities.stop])
@@ -197,14 +235,22 @@ def shared_bounds(
         # In a container that an entity does not touch, groups are free.
         has, lacks = (np.logical_or.reduceat(part, begin, axis=1) for part in (holds, ~holds))
         outside = np.where(has, np.add.reduceat(~holds * of_kind, begin, axis=1), undisturbed)
-        undivided.append(_upward(variances, level, inside, outside))
+        trees.append(_upward(variances, level, inside, outside))
         touched.append(has)
         divisible.append(has & lacks)
-    least = np.maximum(np.sqrt(np.concatenate(undivided)), alone)
     apart = 1 / (2 * within.finest) if within.finest > 0 else np.inf
     # Most entities touch few containers.
     touches, divides = (csr_array(np.concatenate(part)) for part in (touched, divisible))
-    return SharedBounds(alone, least, apart, touches, divides, touches @ divides.T)
+    variance = np.concatenate([tree.variance for tree in trees])
+    groups = None
+    least = np.maximum(np.sqrt(variance), alone)
+    if higher is not None:
+        slope, below = (
+            np.concatenate([getattr(tree, name) for tree in trees]) for name in ("slope", "below")
+        )
+        groups = higher_groups(variances, EntityTree(level, variance, slope, below), higher, free.limit)
+        least = groups.greatest()
+    return SharedBounds(alone, least, apart, touches, divides, touches @ divides.T, groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,27 +263,29 @@ class _Lowest:
     single: float
 
 
-def _lowest(variances: SpineVariances, geolevel: str, limit: FanOutLimit, single: float | None) -> _Lowest:
+def _lowest(variances: SpineVariances, free: FreeGroups, single: float | None) -> _Lowest:
     spine = variances.spine
-    limits = lowest_limits(spine, geolevel, limit, "bounds on variances are")
-    group, finest = (_only(variances, level) for level in (spine.finest - 1, spine.finest))
+    limits = free_groups(spine, lowest_groups(spine), free.limit)[1]
+    group, finest = (only_precision(variances, level) for level in (spine.finest - 1, spine.finest))
     if group + finest == 0:
         raise BudgetError(
-            f"neither {geolevel} nor {spine.geolevels[-1]} has a measurement that tells totals, so that no groups "
-            "determine them. Measure a query that does, such as 'total'."
+            f"neither {lowest_groups(spine)} nor {spine.geolevels[-1]} has a measurement that tells totals, so that no "
+            "groups determine them. Measure a query that does, such as 'total'."
         )
     return _Lowest(limits, group, finest, max(single or 0.0, group + finest))
 
 
-def _only(variances: SpineVariances, level: int) -> float:
-    """The precision of all geounits of a geolevel."""
-    precisions = variances.precisions[level]
-    if bool(np.any(precisions != precisions[0])):
-        raise BudgetError(
-            f"geounits of {variances.spine.geolevels[level]} have different shares of the budget, as bypassing makes "
-            "them. The bound holds for equal shares: build the spine with --no-bypass."
+def _higher(spine: Spine, free: FreeGroups) -> str | None:
+    """The only free geolevel of groups of higher geounits; None if there is none."""
+    require_groups(spine, free.geolevels)
+    higher = free.higher(spine)
+    if len(higher) > 1:
+        raise GeographyError(
+            f"bounds on variances are over the groups just above the finest geounits and of one more geolevel, and the "
+            f"groups of {', '.join(higher)} are to be free. Name one of them.",
+            code="spine-step",
         )
-    return float(precisions[0].real)
+    return higher[0] if higher else None
 
 
 def _fullest(number: Integers, limits: Integers, within: _Lowest) -> Numbers:
@@ -255,24 +303,36 @@ def _fullest(number: Integers, limits: Integers, within: _Lowest) -> Numbers:
     return least
 
 
-def _upward(variances: SpineVariances, level: int, inside: Numbers, outside: Numbers) -> Numbers:
-    """Variances of entities from those of their part and of the rest of every container, as in `variance.py`."""
+def _upward(variances: SpineVariances, level: int, inside: Numbers, outside: Numbers) -> EntityTree:
+    """Entities from the variances of their part and of the rest of every container, as in `variance.py`."""
     spine = variances.spine
     total = inside + outside
-    slope, spread = _ratio(inside, total), _ratio(inside * outside, total)
+    slope, spread = ratio(inside, total), ratio(inside * outside, total)
     below = inverse(variances.precisions[level] + inverse(total))
-    while level > 0:
-        level -= 1
-        starts, parent = spine.child_offsets[level][:-1], spine.parents(level + 1)
+    slopes, belows = slope, below
+    for above in range(level - 1, -1, -1):
+        starts, parent = spine.child_offsets[above][:-1], spine.parents(above + 1)
         total = np.add.reduceat(below, starts, axis=1)
-        above = _ratio(np.add.reduceat(below * slope, starts, axis=1), total)
-        spread = np.add.reduceat(spread + below * (slope - above[:, parent]) ** 2, starts, axis=1)
-        slope, below = above, inverse(variances.precisions[level] + inverse(total))
-    summed: Numbers = (spread + slope**2 * below).sum(axis=1)
-    return summed
+        mean = ratio(np.add.reduceat(below * slope, starts, axis=1), total)
+        spread = np.add.reduceat(spread + below * (slope - mean[:, parent]) ** 2, starts, axis=1)
+        slope, below = mean, inverse(variances.precisions[above] + inverse(total))
+    return EntityTree(level, (spread + slope**2 * below).sum(axis=1), slopes, belows)
 
 
-def _ratio(part: Numbers, whole: Numbers) -> Numbers:
-    # A whole that is known exactly has parts that are known exactly: nothing is left to be divided.
-    ratio: Numbers = np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0)
-    return ratio
+def _as_given(
+    variances: SpineVariances, family: EntityFamily, entities: range, higher: str | None
+) -> EntityTree:
+    """Entities on a spine as it is, at the geounits below its groups of a geolevel."""
+    level = 0 if higher is None else variances.spine.level_index(higher) + 1
+    begin, end = family.offsets[entities.start], family.offsets[entities.stop]
+    part = EntityFamily(
+        family.name,
+        family.codes[entities.start : entities.stop],
+        family.offsets[entities.start : entities.stop + 1] - begin,
+        family.members[begin:end],
+        family.n_finest,
+    )
+    touched = entity_parts(variances, part)[level][0]
+    slope = np.zeros((len(entities), variances.spine.n_geounits(level)))
+    slope[np.repeat(np.arange(len(entities)), np.diff(touched.begin)), touched.geounit] = touched.slope
+    return EntityTree(level, entity_variances(variances, part), slope, variances.below[level][None])

@@ -24,21 +24,20 @@ from functools import cache
 import numpy as np
 
 from tallyveil.budget.spine.variance import SpineVariances, TotalMeasures, precision_of, spine_variances
-from tallyveil.geography.distance_bounds import lowest_limits
+from tallyveil.geography.distance_bounds import free_groups, lowest_groups
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.steps import FanOutLimit
 
 
 def greatest_precisions(
-    measures: TotalMeasures, spine: Spine, geolevel: str, limit: FanOutLimit
+    measures: TotalMeasures, spine: Spine, limit: FanOutLimit
 ) -> tuple[SpineVariances, float]:
     """The precisions that bounds over all groups start from.
 
     Args:
         measures: What is measured, with a share for each geolevel of the spine.
         spine: The spine.
-        geolevel: Geolevel of the groups, just above the finest.
-        limit: Largest number of finest geounits of a group.
+        limit: Largest number of finest geounits of a group of the geolevel just above.
 
     Returns:
         Variances on the spine with the precisions of Proposition 10 in docs/proofs/groups.md, and the precision of a
@@ -47,7 +46,8 @@ def greatest_precisions(
         GeographyError: as `variance_bounds` does.
     """
     variances = measures.on(spine)
-    limits = lowest_limits(spine, geolevel, limit, "bounds on variances are")
+    geolevel = lowest_groups(spine)
+    limits = free_groups(spine, geolevel, limit)[1]
     shares = dict(measures.strategy.geolevel_shares)
     of_group, of_finest = (shares[name] for name in spine.geolevels[-2:])
 

@@ -5,20 +5,30 @@ from itertools import product
 import numpy as np
 import pytest
 from tests.samples import few
-from tests.unit.geography.test_distance_bounds import LIMIT, family_on, partitions, spine_of
+from tests.unit.geography.test_distance_bounds import (
+    LIMIT,
+    areas_of,
+    counties_of,
+    family_on,
+    partitions,
+    spine_of,
+)
 
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.spine.bounds import shared_bounds, variance_bounds
+from tallyveil.budget.spine.higher_groups import with_shared_groups
 from tallyveil.budget.spine.single_children import greatest_precisions
 from tallyveil.budget.spine.variance import TotalMeasures, entity_variances, spine_variances, totals_summed
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.bypass import BypassRule, bypass
-from tallyveil.geography.distance_bounds import undivided_distances
+from tallyveil.geography.distance_bounds import FreeGroups, undivided
 from tallyveil.geography.entities import off_spine_distances
 from tallyveil.geography.spine import uniform_shares
 from tallyveil.geography.steps import FanOutLimit
 from tallyveil.schema.presets import load_preset
+
+LOWEST = FreeGroups(("Block_Group",), LIMIT)
 
 
 def variances_on(spine, precisions):
@@ -45,7 +55,7 @@ def test_the_bound_is_the_least_variance_over_all_groups(seed):
         variances = variances_on(spine_of(made), precisions)
         family = family_on(variances.spine, masks)
         reached.append(entity_variances(variances, family))
-        bounds.append(variance_bounds(variances, family, "Block_Group", LIMIT))
+        bounds.append(variance_bounds(variances, family, LOWEST))
     least = np.min(reached, axis=0)
     # Which groups the spine has does not matter to the bound.
     for bound in bounds:
@@ -67,7 +77,7 @@ def test_entities_that_share_groups_are_not_below_their_bound(seed):
     for groups in product(*(list(partitions(tract, 2)) for tract in blocks)):
         variances = variances_on(spine_of(groups), precisions)
         reached.append(np.sqrt(entity_variances(variances, family_on(variances.spine, masks))))
-    shared = shared_bounds(variances, [family_on(variances.spine, masks)], "Block_Group", LIMIT)
+    shared = shared_bounds(variances, [family_on(variances.spine, masks)], LOWEST)
     for weight in weights:
         assert shared.least_sum(weight) <= min(float(weight @ values) for values in reached) * (1 + 1e-12)
     for values in reached:
@@ -87,7 +97,9 @@ def test_the_shared_bound_is_the_least_sum_where_blocks_tell_little():
         for variances in [variances_on(spine_of([groups, [["c"]]]), precisions)]
     ]
     variances = variances_on(spine_of([parts, [["c"]]]), precisions)
-    shared = shared_bounds(variances, [family_on(variances.spine, masks)], "Block_Group", limit)
+    shared = shared_bounds(
+        variances, [family_on(variances.spine, masks)], FreeGroups(("Block_Group",), limit)
+    )
     assert shared.least_sum(np.ones(2)) == pytest.approx(min(sums), rel=1e-12)
     assert shared.alone.sum() < 0.8 * min(sums)
     assert shared.undivided.sum() == pytest.approx(min(sums), rel=1e-12)
@@ -100,13 +112,15 @@ def test_the_shared_bound_is_the_least_sum_where_blocks_tell_little():
 def test_what_has_no_bound_is_refused():
     spine = spine_of([[["a", "b"], ["c"]]])
     family = family_on(spine, [{"a"}])
-    with pytest.raises(GeographyError, match="just above the finest"):
-        variance_bounds(variances_on(spine, (1, 1, 1, 1)), family, "Tract", LIMIT)
+    with pytest.raises(GeographyError, match="are no groups"):
+        variance_bounds(variances_on(spine, (1, 1, 1, 1)), family, FreeGroups(("Block",), LIMIT))
+    with pytest.raises(BudgetError, match="do not determine all totals"):
+        variance_bounds(variances_on(spine, (1, 1, 0, 0)), family, FreeGroups(("Tract",), LIMIT))
     with pytest.raises(BudgetError, match="no groups determine"):
-        variance_bounds(variances_on(spine, (1, 1, 0, 0)), family, "Block_Group", LIMIT)
+        variance_bounds(variances_on(spine, (1, 1, 0, 0)), family, LOWEST)
     moved = spine_variances(spine, [np.ones(1), np.ones(1), np.array([1.0, 2.0]), np.ones(3)])
     with pytest.raises(BudgetError, match="--no-bypass"):
-        variance_bounds(moved, family, "Block_Group", LIMIT)
+        variance_bounds(moved, family, LOWEST)
 
 
 @pytest.mark.parametrize("seed", few(1, range(4)))
@@ -122,8 +136,9 @@ def test_groups_that_are_as_exact_have_no_smaller_distances(seed):
         family = family_on(variances.spine, masks)
         reached.append(np.sqrt(entity_variances(variances, family)))
         distances.append(off_spine_distances(variances.spine, family).distance)
-    shared = shared_bounds(variances, [family], "Block_Group", LIMIT)
-    (least,) = undivided_distances(variances.spine, [family], "Block_Group", LIMIT)
+    shared = shared_bounds(variances, [family], LOWEST)
+    fewest, (moved,) = undivided(variances.spine, [family], LIMIT)
+    least = off_spine_distances(fewest, moved).distance
     sums = np.array([values.sum() for values in reached])
     assert shared.keeps_groups_whole(reached[int(sums.argmin())])
     assert not shared.keeps_groups_whole(reached[int(sums.argmax())])
@@ -156,10 +171,67 @@ def test_bounds_hold_where_geounits_with_one_child_are_bypassed(seed):
         )
         family = family_on(made.spine, masks)
         reached.append(np.sqrt(entity_variances(measures.on(made.spine, shares), family)))
-        variances, single = greatest_precisions(measures, made.spine, "Block_Group", limit)
-        shared = shared_bounds(variances, [family], "Block_Group", limit, single=single)
+        variances, single = greatest_precisions(measures, made.spine, limit)
+        shared = shared_bounds(variances, [family], FreeGroups(("Block_Group",), limit), single=single)
         bounds.append((*shared.alone, shared.least_sum(np.ones(4))))
     np.testing.assert_allclose(bounds, np.tile(bounds[0], (len(bounds), 1)), rtol=1e-12)
     least = [*np.min(reached, axis=0), min(values.sum() for values in reached)]
     assert np.all(np.array(bounds[0]) <= np.array(least) * (1 + 1e-12))
     assert np.all(np.array(bounds[0][:4]) >= 0.9 * np.array(least[:4]))
+
+
+@pytest.mark.parametrize("seed", few(2, range(8)))
+def test_no_tract_groups_are_below_the_bounds_of_areas_that_share_them(seed):
+    """All groups of the tracts of a county, and with every second seed of the blocks as well."""
+    rng = np.random.default_rng([101, seed])
+    blocks = [[f"b{t}{k}" for k in range(int(n))] for t, n in enumerate(rng.integers(1, 3, 4))]
+    masks = areas_of(rng, blocks, 4)
+    few_told = 10.0 ** -(seed % 3 * 2)
+    precisions = [
+        np.inf if seed % 4 < 2 else 0.3,
+        0.2,
+        rng.uniform(0.2, 2),
+        0.3,
+        rng.uniform(0.5, 3),
+        0.3 * few_told,
+    ]
+    weights = [np.ones(4), rng.uniform(0, 1, 4), np.array([1.0, 0, 0, 1])]
+    part = np.array([True, False, True, False])
+    chosen = [list(partitions(tract, 2)) for tract in blocks]
+    if seed % 2 == 0:
+        chosen = [[groups[int(rng.integers(len(groups)))]] for groups in chosen]
+    free = FreeGroups(("Tract_Group", "Block_Group") if seed % 2 else ("Tract_Group",), LIMIT)
+    reached = []
+    for groups in partitions(list(range(4)), 2):
+        for tracts in product(*chosen):
+            variances = variances_on(counties_of(tracts, groups, 1), precisions)
+            reached.append(np.sqrt(entity_variances(variances, family_on(variances.spine, masks))))
+    shared, rows = with_shared_groups(variances, [family_on(variances.spine, masks)], "Tract_Group", LIMIT)
+    assert rows is None or np.array_equal(np.sort(rows), np.arange(len(rows)))
+    family = family_on(shared.spine, masks)
+    bounds = shared_bounds(shared, [family], free)
+    assert np.all(bounds.alone <= np.min(reached, axis=0) * (1 + 1e-12))
+    assert np.all(bounds.alone >= 0.8 * np.min(reached, axis=0))
+    for weight in weights:
+        assert bounds.least_sum(weight) <= min(float(weight @ values) for values in reached) * (1 + 1e-12)
+    for values in reached:
+        rivals = [other[part].mean() for other in reached if other.sum() <= values.sum()]
+        assert bounds.least_mean(part, values) <= min(rivals) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("masks", "gap"), [([{"b0", "b1"}, {"b2", "b3"}], 1e-9), ([{"b0", "b1"}, {"b0", "b2"}], 0.1)]
+)
+def test_the_bound_is_near_the_best_tract_groups(masks, gap):
+    """Two areas of two tracts: if they are apart, each has the group that is best for it; if not, they share groups."""
+    precisions = (0.1, 0.1, 0.3, 0.3, 0.1, 0.1)
+    tracts = [[[f"b{t}"]] for t in range(4)]
+    reached = {}
+    for groups in partitions(list(range(4)), 2):
+        variances = variances_on(counties_of(tracts, groups, 1), precisions)
+        deviations = np.sqrt(entity_variances(variances, family_on(variances.spine, masks)))
+        reached[float(deviations.sum())] = variances
+    best = reached[min(reached)]
+    bounds = shared_bounds(best, [family_on(best.spine, masks)], FreeGroups(("Tract_Group",), LIMIT))
+    assert bounds.least_sum(np.ones(2)) <= min(reached) * (1 + 1e-12)
+    assert min(reached) <= bounds.least_sum(np.ones(2)) * (1 + gap)

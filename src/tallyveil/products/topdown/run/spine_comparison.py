@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from tallyveil.arrays import Floats
+from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.guarantees import cost_parameters, strategy_parameters
 from tallyveil.budget.spine.bounds import SharedBounds, shared_bounds, variance_bounds
+from tallyveil.budget.spine.higher_groups import with_shared_groups
 from tallyveil.budget.spine.single_children import greatest_precisions
 from tallyveil.budget.spine.variance import (
     AreaAccuracy,
@@ -29,36 +30,20 @@ from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.distance_bounds import (
+    FreeGroups,
     distance_bounds,
     joint_distance_bound,
     require_groups,
-    undivided_distances,
+    undivided,
 )
 from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.spine import GeounitShares, Spine, uniform_shares
-from tallyveil.geography.steps import FanOutLimit, together
+from tallyveil.geography.steps import together
 from tallyveil.geography.tables import family_columns, read_aimed, read_spine_file
 from tallyveil.products.topdown.run.spine_design import read_families
 from tallyveil.products.topdown.run.spine_making import is_worse
 
 MEASURES = ("mean", "median", "q90", "greatest")
-
-
-@dataclass(frozen=True, slots=True)
-class FreeGroups:
-    """Geolevels whose groups might be chosen otherwise, for bounds on what any choice could reach.
-
-    Attributes:
-        geolevels: Geolevels of the second spine that consist of groups.
-        limit: Largest number of children of a group.
-    """
-
-    geolevels: tuple[str, ...]
-    limit: FanOutLimit
-
-    def are_lowest_alone(self, spine: Spine) -> bool:
-        """Whether only the groups just above the finest geounits of a spine are free."""
-        return self.geolevels == (_lowest(spine),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +111,6 @@ def comparison(
         for place, spine in enumerate(spines)
     ]
     variances = [cut[place].on(spine, all_shares[place]) for place, spine in enumerate(spines)]
-    bounded = None if free is None else _bound_inputs(cut[1], spines[1], all_shares[1], variances[1], free)
     first = [*geolevel_accuracies(variances[0], spines[0]), *family_accuracies(variances[0], families[0])]
     areas = [geounits_as_entities(spines[0], level) for level in range(spines[0].n_levels)]
     areas_on_second = [area.reordered(rows_on_first) for area in areas]
@@ -136,6 +120,10 @@ def comparison(
     ]
     # Families without entities have no row among the kinds.
     pairs = [pair for pair in zip(*families, strict=True) if pair[0].n_entities]
+    bounded = None
+    if free is not None:
+        inputs = _Reached(cut[1], spines[1], all_shares[1], variances[1], [pair[1] for pair in pairs])
+        bounded = _bound_inputs(inputs, free)
     each = [
         _each(kind, pair, variances, bounded)
         for kind, of_kind in (
@@ -188,46 +176,58 @@ class _BoundInputs:
     """What bounds on the standard deviations on the second spine are computed from.
 
     Attributes:
-        variances: Variances with precisions from which bounds over all groups just above the finest geounits follow:
-            those of the spine itself if nothing is bypassed, and else those of `greatest_precisions`.
+        variances: Variances with precisions from which bounds over all groups follow. If nothing is bypassed, they are
+            those of the spine or, for free groups of higher geounits, of one with groups that the areas share better;
+            else those of `greatest_precisions`.
+        rows: Row of each finest geounit of their spine on the second spine; None for the same spine.
         single: Precision of a finest geounit that is alone in its group after bypassing; None if nothing is bypassed.
-        free: The free groups, with those just above the finest geounits among them.
-        reached: Variances on the spine itself.
+        free: The free groups.
+        reached: Variances on the second spine itself.
     """
 
     variances: SpineVariances
+    rows: Integers | None
     single: float | None
     free: FreeGroups
     reached: SpineVariances
+
+    def moved(self, family: EntityFamily) -> EntityFamily:
+        """A family of the second spine, on the spine of `variances`."""
+        return family if self.rows is None else family.reordered(self.rows)
 
     def least(self, family: EntityFamily) -> list[float | None]:
         """Bounds on the standard deviations of a family.
 
         There is none for the finest geounits themselves: they are many, and groups matter little to them.
         """
-        spine, limit = self.variances.spine, self.free.limit
-        if family.name == spine.geolevels[-1]:
+        if family.name == self.reached.spine.geolevels[-1]:
             return [None] * family.n_entities
-        variances = variance_bounds(self.variances, family, _lowest(spine), limit, single=self.single)
+        variances = variance_bounds(self.variances, self.moved(family), self.free, single=self.single)
         bounds: list[float | None] = np.sqrt(variances).tolist()
         return bounds
 
 
-def _bound_inputs(
-    measures: TotalMeasures,
-    spine: Spine,
-    shares: GeounitShares | None,
-    reached: SpineVariances,
-    free: FreeGroups,
-) -> _BoundInputs | None:
-    """What bounds on standard deviations are computed from; None if groups just above the finest are not free.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reached:
+    """The second spine: what is measured on it, its shares, its variances, and families with entities."""
+
+    measures: TotalMeasures
+    spine: Spine
+    shares: GeounitShares | None
+    variances: SpineVariances
+    families: list[EntityFamily]
+
+
+def _bound_inputs(second: _Reached, free: FreeGroups) -> _BoundInputs | None:
+    """What bounds on standard deviations are computed from; None if there are none over these groups.
 
     Raises:
         GeographyError: the geolevels cannot be groups, with bypassed geounits or without.
         BudgetError: groups are bypassed otherwise than by moving the strategy's shares where there is one child.
     """
+    spine, shares, reached = second.spine, second.shares, second.variances
     require_groups(spine, free.geolevels)
-    lowest, bypassed = _lowest(spine), False
+    bypassed = False
     for geolevel in free.geolevels:
         level = spine.level_index(geolevel)
         # Where a group was bypassed, its children are in its place, and each of them also has itself as an only child,
@@ -235,17 +235,22 @@ def _bound_inputs(
         levels = range(level, min(level + 2, spine.n_levels))
         if shares is not None and not all(shares.measured(each).all() for each in levels):
             bypassed = True
-            if not _single_children(measures.strategy, spine, shares):
+            if not _single_children(second.measures.strategy, spine, shares):
                 raise BudgetError(
                     f"some geounits of {geolevel} on the second spine are bypassed, and which ones depends on the "
                     "groups. The bounds hold where the strategy's shares are moved between geounits with one child and "
                     "this child, or not at all: build the spine with --no-bypass."
                 )
-    if lowest not in free.geolevels:
+    higher = free.higher(spine)
+    if len(higher) > 1 or (higher and bypassed):
         return None
-    if not bypassed:
-        return _BoundInputs(reached, None, free, reached)
-    return _BoundInputs(*greatest_precisions(measures, spine, lowest, free.limit), free, reached)
+    if bypassed:
+        variances, single = greatest_precisions(second.measures, spine, free.limit)
+        return _BoundInputs(variances, None, single, free, reached)
+    if higher and second.families:
+        shared, rows = with_shared_groups(reached, second.families, higher[0], free.limit)
+        return _BoundInputs(shared, rows, None, free, reached)
+    return _BoundInputs(reached, None, None, free, reached)
 
 
 def _single_children(strategy: Strategy, spine: Spine, shares: GeounitShares) -> bool:
@@ -261,11 +266,6 @@ def _single_children(strategy: Strategy, spine: Spine, shares: GeounitShares) ->
     )
 
 
-def _lowest(spine: Spine) -> str:
-    """The geolevel just above the finest."""
-    return spine.geolevels[max(spine.finest - 1, 0)]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shared:
     """Bounds for entities that share their groups, with the standard deviations that the spine reaches."""
@@ -275,9 +275,9 @@ class _Shared:
 
 
 def _shared(inputs: _BoundInputs, families: Sequence[EntityFamily]) -> _Shared:
-    lowest, limit = _lowest(inputs.variances.spine), inputs.free.limit
     reached = np.concatenate([np.sqrt(entity_variances(inputs.reached, family)) for family in families])
-    return _Shared(shared_bounds(inputs.variances, families, lowest, limit, single=inputs.single), reached)
+    moved = [inputs.moved(family) for family in families]
+    return _Shared(shared_bounds(inputs.variances, moved, inputs.free, single=inputs.single), reached)
 
 
 def _shared_rows(
@@ -316,18 +316,22 @@ def _undivided(
     """Least mean distance of each family, and of all families together; None if it is not known.
 
     The least is over the groups with which the standard deviations of all entities have no greater mean than on the
-    spine. It is known if only the lowest groups are free, and if every group that an entity divides makes this mean
+    spine. It is known if the lowest groups are free, and if every such group that an entity divides makes this mean
     greater.
     """
     if (
         free is None
         or shared is None
-        or not free.are_lowest_alone(spine)
+        or not free.are_lowest(spine)
         or not shared.bounds.keeps_groups_whole(shared.reached)
     ):
         return [None] * (len(pairs) + 1)
-    least = undivided_distances(spine, [pair[1] for pair in pairs], free.geolevels[0], free.limit)
-    return [float(distances.mean()) for distances in (*least, np.concatenate(least))]
+    fewest, moved = undivided(spine, [pair[1] for pair in pairs], free.limit)
+    return [
+        joint_distance_bound(fewest, families, free.higher(spine), free.limit)
+        / sum(family.n_entities for family in families)
+        for families in (*([family] for family in moved), moved)
+    ]
 
 
 def _distances(
@@ -335,11 +339,11 @@ def _distances(
 ) -> dict[str, Any]:
     """Off-spine distances of a family on two spines, and the bound on those of the second."""
     first, second = (off_spine_distances(spine, family) for spine, family in zip(spines, pair, strict=True))
-    bounds = None if free is None else distance_bounds(spines[1], pair[1], free.geolevels, free.limit)
-    least = None if bounds is None else float(bounds.mean())
-    if free is not None and free.are_lowest_alone(spines[1]):
+    bounds = least = None
+    if free is not None:
+        bounds = distance_bounds(spines[1], pair[1], free.geolevels, free.limit)
         # Entities of a family share their groups.
-        least = joint_distance_bound(spines[1], [pair[1]], free.geolevels[0], free.limit) / len(first.codes)
+        least = joint_distance_bound(spines[1], [pair[1]], free.geolevels, free.limit) / len(first.codes)
     return {
         "name": first.family,
         "areas": len(first.codes),
@@ -356,14 +360,14 @@ def _distances(
 def _all_distances(
     rows: Sequence[dict[str, Any]], spine: Spine, families: Sequence[EntityFamily], free: FreeGroups | None
 ) -> dict[str, Any]:
-    """The row of all families together. Where only the lowest groups are free, its bound lets families share them."""
+    """The row of all families together. Its bound lets families share their groups."""
     areas = sum(row["areas"] for row in rows)
     means: dict[str, Any] = {
         name: None if rows[0][name] is None else sum(row["areas"] * row[name] for row in rows) / areas
         for name in ("first_mean", "second_mean", "bound_mean")
     }
-    if free is not None and free.are_lowest_alone(spine):
-        shared = joint_distance_bound(spine, families, free.geolevels[0], free.limit) / areas
+    if free is not None:
+        shared = joint_distance_bound(spine, families, free.geolevels, free.limit) / areas
         means["bound_mean"] = max(shared, means["bound_mean"])
     greatest = {
         name: None if rows[0][name] is None else max(row[name] for row in rows)
