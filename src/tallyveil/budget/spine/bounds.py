@@ -212,8 +212,8 @@ def shared_bounds(
         if higher is None:
             return SharedBounds(alone, alone, np.inf, nowhere, nowhere, none_beside)
         tree = _as_given(variances, family, range(family.n_entities), higher)
-        groups = higher_groups(variances, tree, higher, free.limit)
-        return SharedBounds(alone, groups.greatest(), np.inf, nowhere, nowhere, none_beside, groups)
+        any_groups = higher_groups(variances, tree, higher, free.limit)
+        return SharedBounds(alone, any_groups.greatest(), np.inf, nowhere, nowhere, none_beside, any_groups)
     within = _lowest(variances, free, single)
     level = spine.finest - 2
     container = spine.ancestors(level)
