@@ -128,7 +128,8 @@ class SharedBounds:
         Args:
             weights: Weight of each entity, 0 or more.
         """
-        return self._undivided_sum(weights) - float(self._losses(weights).clip(min=0).sum())
+        together = self._undivided_sum(weights) - float(self._losses(weights).clip(min=0).sum())
+        return max(together, float(weights @ self.alone))
 
     def _undivided_sum(self, weights: Floats) -> float:
         """The least sum if no entity divides a group of finest geounits."""
