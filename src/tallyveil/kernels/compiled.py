@@ -74,7 +74,7 @@ import numpy as np
 from numba import types
 from numba.core.event import Listener, register
 from numba.experimental import structref
-from numba.extending import intrinsic, is_jitted, typeof_impl
+from numba.extending import intrinsic, is_jitted, overload, typeof_impl
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.system import remove_locked, take_lock, user_cache
@@ -167,12 +167,29 @@ def _for_kernels(function: Any) -> Any:
     return numba.njit(**function.only_for_kernels)(function)
 
 
-def _uncounted(context: Any, array: Any) -> Any:
+def uncounted(array: Any) -> Any:
     """The same memory as an array that does not count its references, for the innermost loops of a kernel.
 
-    A field of a named tuple that is used in a `hot` function counts a reference up and down, and each of both is an
-    atomic operation of the processor. Whoever called the kernel must hold the array until the kernel returns.
+    Each part of an array that a loop cuts out counts a reference up and down, and so does a field of a named tuple that
+    is used in a `hot` function. Each of both is an atomic operation of the processor. Whoever called the kernel must
+    hold the array until the kernel returns.
     """
+    return array
+
+
+@overload(uncounted)
+def _compiled_uncounted(array: Any) -> Any:
+    """What a kernel calls."""
+
+    def instructions(array: Any) -> Any:
+        return _without_counter(array)  # type: ignore[call-arg]
+
+    return instructions
+
+
+@intrinsic
+def _without_counter(context: Any, array: Any) -> Any:
+    """The type of `uncounted`, and its instructions."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         copy = context.make_array(array)(context, builder, value=arguments[0])
@@ -181,10 +198,6 @@ def _uncounted(context: Any, array: Any) -> Any:
         return copy._getvalue()
 
     return array(array), code
-
-
-uncounted: Any = intrinsic(_uncounted)
-"""The same array without a count of its references."""
 
 
 def inlined(function: Kernel) -> Kernel:

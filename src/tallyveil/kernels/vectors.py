@@ -1,14 +1,7 @@
-"""Small vectors and small dense systems, compiled: loops, places, sums side by side, a projection, Cholesky's method.
+"""Small vectors and small dense systems, compiled: loops, places, a projection, Cholesky's method.
 
 The loops compile in less time than what numpy has for them. No sum is reassociated and no product is fused
 with a sum, so that every machine gives the same bits.
-
-*Four sums.* The sum of many numbers waits for each addition before the next one. Four sums of every fourth
-number wait a quarter as long, and a processor can add to all four at once. The compiler does not find this by
-itself, so an intrinsic states the instructions on vectors of four numbers. The additions of each lane have
-the same order on every machine, whether it has such vectors or not. Worked case: the values 5, 1, 2, 9, 7, 0,
-0, 0 and the shift 2. The lanes have the sums 3 + 5, 0, 0 and 7; three values lie above 2. Python runs the
-lines of `four_sums`, and a kernel that calls it gets the instructions.
 
 *Projection on a simplex.* Given v and a positive total, find the x >= 0 with sum of x = total that is nearest
 to v. The answer is x = max(0, v - t) for one shift t; with weighted distances, x = max(0, v - t * slack).
@@ -29,12 +22,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic, overload
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import hot, internal
+from tallyveil.kernels.compiled import hot, internal, uncounted
+from tallyveil.kernels.fours import LANES, four_sums, subtract_fours
 
 
 @internal
@@ -108,89 +99,11 @@ def sort_first(values: npt.NDArray[Any], n: int) -> None:
             values[at] = value
 
 
-LANES = 4
-"""Numbers in one instruction. Four fill the vector registers of common processors (AVX2); on others the compiler splits
-them into smaller vectors, with the same sums. More lanes would change the order of additions, and so the bits."""
-
-_types: Any = types  # numba has no types of its own functions
-_code: Any = cgutils
-
-
-def four_sums(values: Floats, n: int, shift: float) -> tuple[tuple[float, float, float, float], int]:
-    """Sums of max(0, value - shift) over every fourth of the first n values, and how many values lie above the shift.
-
-    The number n is a multiple of four. The values lie side by side.
-    """
-    # The same additions in the same order as the instructions: lane i % 4, from the first number to the last.
-    sums = np.zeros(LANES)
-    for i in range(n):
-        sums[i % LANES] += max(values[i] - shift, 0.0)
-    first, second, third, fourth = sums.tolist()
-    return (first, second, third, fourth), int((values[:n] > shift).sum())
-
-
-@overload(four_sums, strict=False)  # annotations may differ
-def _compiled_four_sums(values: Any, n: Any, shift: Any) -> Any:
-    """What a kernel calls."""
-
-    def instructions(values: Any, n: Any, shift: Any) -> Any:
-        return _four_sums(values, n, shift)  # type: ignore[call-arg]
-
-    return instructions
-
-
-@intrinsic
-def _four_sums(typing: Any, values: Any, n: Any, shift: Any) -> Any:
-    """The types of `four_sums`, and its instructions."""
-    sums = _types.UniTuple(types.float64, LANES)
-    signature = _types.Tuple((sums, types.int64))(values, types.int64, types.float64)
-    return signature, _write_loop
-
-
-def _write_loop(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Write the loop over four values at a time."""
-    # No test of n or of the layout: the caller holds both, and a test inside the loop would cost what it saves.
-    values, n, shift = arguments
-    floats, integers = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(64), LANES)
-    data = context.make_array(signature.args[0])(context, builder, values).data
-    shifts = _in_all_lanes(builder, floats, shift)
-    zeros, ones = ir.Constant(floats, [0.0] * LANES), ir.Constant(integers, [1] * LANES)
-    sums, counts = (_code.alloca_once_value(builder, ir.Constant(kind, None)) for kind in (floats, integers))
-    step = ir.Constant(n.type, LANES)
-    with _code.for_range_slice(builder, ir.Constant(n.type, 0), n, step) as (i, _):
-        place = builder.bitcast(builder.gep(data, [i]), floats.as_pointer())
-        four = builder.load(place, align=8)  # arrays of numbers begin at multiples of 8 bytes, and not of 32
-        above = builder.fsub(four, shifts)
-        # Numbers that are not above add an exact 0, so that the sum is that of the branch without one.
-        above = builder.select(builder.fcmp_ordered(">", above, zeros), above, zeros)
-        # Without flags of fast mathematics: the compiler may not reassociate these sums.
-        builder.store(builder.fadd(builder.load(sums), above), sums)
-        lies_above = builder.fcmp_ordered(">", four, shifts)
-        counted_here = builder.select(lies_above, ones, ir.Constant(integers, None))
-        builder.store(builder.add(builder.load(counts), counted_here), counts)
-    lanes = [ir.Constant(ir.IntType(32), lane) for lane in range(LANES)]
-    summed, counted = builder.load(sums), builder.load(counts)
-    total = ir.Constant(ir.IntType(64), 0)
-    for lane in lanes:
-        total = builder.add(total, builder.extract_element(counted, lane))
-    lane_sums = [builder.extract_element(summed, lane) for lane in lanes]
-    inner = context.make_tuple(builder, signature.return_type[0], lane_sums)
-    return context.make_tuple(builder, signature.return_type, [inner, total])
-
-
-def _in_all_lanes(builder: Any, kind: Any, number: Any) -> Any:
-    """A vector with the same number in all lanes."""
-    vector = ir.Constant(kind, ir.Undefined)
-    for lane in range(LANES):
-        vector = builder.insert_element(vector, number, ir.Constant(ir.IntType(32), lane))
-    return vector
-
-
 FEW_STEPS = 20
 """Steps that are made without looking for this. Nearly every search has ended before."""
 
 
-@internal
+@hot
 def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
     """The shift t with sum over the first n values of max(0, value - t) = total, which is positive.
 
@@ -275,7 +188,7 @@ def cholesky(matrix: Floats, n: int) -> bool:
     reassociating a sum. Returns False where a pivot is not positive.
     """
     # About n^3 / 6 products. The lower half is written and not read.
-    done = 0
+    done, matrix = 0, uncounted(matrix)
     while done < n:
         # Four rows fit into the registers, so that each row below is read and written once for four pivots.
         block = min(4, n - done)
@@ -296,12 +209,14 @@ def cholesky(matrix: Floats, n: int) -> bool:
             # A last block of fewer than four rows has no rows below it.
             first, second, third, fourth = matrix[done], matrix[done + 1], matrix[done + 2], matrix[done + 3]
             for i in range(done + 4, n):
-                row = matrix[i]
+                row, rest = matrix[i][i:n], (first[i:n], second[i:n], third[i:n], fourth[i:n])
                 a, b, c, d = first[i], second[i], third[i], fourth[i]
-                for k in range(i, n):
-                    # From left to right, as if the pivots were applied one after the other: the same bits as
-                    # without blocks.
-                    row[k] = row[k] - a * first[k] - b * second[k] - c * third[k] - d * fourth[k]
+                # From left to right, as if the pivots were applied one after the other: the same bits as
+                # without blocks.
+                whole = row.size // LANES * LANES
+                subtract_fours(row, rest, (a, b, c, d), whole)
+                for k in range(whole, row.size):
+                    row[k] = row[k] - a * rest[0][k] - b * rest[1][k] - c * rest[2][k] - d * rest[3][k]
         done += block
     # The mirror image lets the solve run along rows in both directions.
     for i in range(n):
@@ -313,7 +228,7 @@ def cholesky(matrix: Floats, n: int) -> bool:
 @internal
 def solve_cholesky(factor: Floats, right: Floats) -> None:
     """Solve U'U z = right in place, given U with its mirror image below the diagonal."""
-    n = right.size
+    n, factor = right.size, uncounted(factor)
     # First U'z = right, where row i of the upper half is column i of U'.
     for i in range(n):
         row = factor[i]

@@ -49,8 +49,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import FloatRows, Floats, Int32s, Integers
-from tallyveil.kernels.compiled import internal, njit, pointers
+from tallyveil.arrays import FloatRows, Floats, Int32s, Integers, Uint32s
+from tallyveil.kernels.compiled import internal, njit, pointers, uncounted
 from tallyveil.kernels.tiles.tables import Prices, Strip, Tables, clear_sums, whole_strip
 from tallyveil.kernels.vectors import cholesky, first_at_least, inner, longer
 
@@ -70,12 +70,12 @@ class TableFace(NamedTuple):
     """
 
     begin: Integers
-    inner: Int32s
+    inner: Uint32s
     outer_begin: Integers
     inner_begin: Integers
     label_step: int
     child_step: int
-    child: Int32s
+    child: Uint32s
     drop: Floats
 
 
@@ -98,13 +98,13 @@ def list_face(tables: Tables, x: Floats) -> TableFace:
     n_labels, n_children = tables.label_weight.shape
     face = TableFace(
         np.zeros(outer_begin[n_tables] + 1, np.int64),
-        np.empty(n_active, np.int32),
+        np.empty(n_active, np.uint32),
         outer_begin,
         inner_begin,
         # the two steps turn one vector's layout round without a copy
         n_children if by_column > 0 else 1,
         1 if by_column > 0 else n_labels,
-        np.empty(n_active, np.int32),
+        np.empty(n_active, np.uint32),
         np.empty(n_active),
     )
     _list_entries(tables, x, face)
@@ -156,19 +156,27 @@ def _drop_columns(
     slack = tables.slack[first_row:]
     # the largest weight, from any row of the table: slack * weight is the same for all
     heaviest = slack[0] * tables.weight[first_row]
+    inners, drops, children = uncounted(face.inner), uncounted(face.drop), uncounted(face.child)
+    of_lines, of_labels, all_labels = moves[0], uncounted(moves[1]), uncounted(tables.label)
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
         begin, end = face.begin[outer], face.begin[outer + 1]
-        inner, drop, child = face.inner[begin:end], face.drop[begin:end], face.child[begin:end]
+        inner, drop, child = inners[begin:end], drops[begin:end], children[begin:end]
         # one active entry cannot move, since its outer line keeps its sum
         if inner.size < 2:
             continue
         for z in range(inner.size):
             # the two moves that every entry of the line has: its row's, and below its labels'
-            drop[z] = moves[0][inner[z]]
+            drop[z] = of_lines[inner[z]]
         column = first_column + outer - face.outer_begin[p]
-        labels = tables.label[tables.label_begin[column] : tables.label_begin[column + 1]]
-        for label in labels:
-            row = moves[1][label * face.label_step :]
+        labels = all_labels[tables.label_begin[column] : tables.label_begin[column + 1]]
+        # two labels at a time: an entry is then read and written half as often, with the same additions
+        for link in range(0, labels.size - 1, 2):
+            row = of_labels[labels[link] * face.label_step :]
+            other = of_labels[labels[link + 1] * face.label_step :]
+            for z in range(inner.size):
+                drop[z] = drop[z] + row[child[z]] + other[child[z]]
+        for label in labels[labels.size // 2 * 2 :]:
+            row = of_labels[label * face.label_step :]
             for z in range(inner.size):
                 drop[z] += row[child[z]]
         # the mean with weights 1 / weight, of which slack is a multiple
@@ -188,13 +196,14 @@ def _drop_rows(tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Flo
     """Of a table whose outer lines are rows, so that an outer line's entries have the same child."""
     first_row, n_priced = tables.row_begin[p], moves[0].size
     label_begin = tables.label_begin[tables.column_begin[p] : tables.column_begin[p + 1] + 1]
+    inners, drops, all_moves = uncounted(face.inner), uncounted(face.drop), uncounted(moves[1])
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
         begin, end = face.begin[outer], face.begin[outer + 1]
-        inner, drop = face.inner[begin:end], face.drop[begin:end]
+        inner, drop = inners[begin:end], drops[begin:end]
         if inner.size < 2:
             continue
         row = first_row + outer - face.outer_begin[p]
-        of_labels, mean = moves[1][tables.child[row] * face.child_step :], 0.0
+        of_labels, mean = all_moves[tables.child[row] * face.child_step :], 0.0
         # a row has one weight, so that the plain mean is the weighted one
         for z in range(inner.size):
             j = inner[z]
@@ -214,6 +223,8 @@ def _drop_rows(tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Flo
 @njit(nogil=True, cache=True)
 def add_drops(tables: Tables, face: TableFace, falls: Floats, strip: Strip) -> None:
     """The falls of the labels of a strip's children. The additions of a fall have one order, in every strip."""
+    falls, all_labels = uncounted(falls), uncounted(tables.label)
+    inners, drops, children = uncounted(face.inner), uncounted(face.drop), uncounted(face.child)
     # cleared first, as labels reach over several tables
     for label in range(tables.label_weight.shape[0]):
         for c in strip.child:
@@ -230,20 +241,29 @@ def add_drops(tables: Tables, face: TableFace, falls: Floats, strip: Strip) -> N
                 continue
             if upright:
                 begin, end = _within(face.inner, begin, end, top, bottom)
-                column = first_column + o
-                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                    row = falls[tables.label[link] * face.label_step :]
-                    for z in range(begin, end):
-                        row[face.child[z]] += face.drop[z]
+                child, drop, column = children[begin:end], drops[begin:end], first_column + o
+                labels = all_labels[tables.label_begin[column] : tables.label_begin[column + 1]]
+                # two labels at a time, as in `_drop_columns`
+                for link in range(0, labels.size - 1, 2):
+                    row = falls[labels[link] * face.label_step :]
+                    other = falls[labels[link + 1] * face.label_step :]
+                    for z in range(drop.size):
+                        row[child[z]] += drop[z]
+                        other[child[z]] += drop[z]
+                for label in labels[labels.size // 2 * 2 :]:
+                    row = falls[label * face.label_step :]
+                    for z in range(drop.size):
+                        row[child[z]] += drop[z]
             else:
-                for z in range(begin, end):
-                    column = first_column + face.inner[z]
+                inner, child, drop = inners[begin:end], children[begin:end], drops[begin:end]
+                for z in range(drop.size):
+                    column = first_column + inner[z]
                     for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
-                        falls[tables.label[link] * face.label_step + face.child[z]] += face.drop[z]
+                        falls[tables.label[link] * face.label_step + child[z]] += drop[z]
 
 
 @internal
-def _within(inner: Int32s, begin: int, end: int, top: int, bottom: int) -> tuple[int, int]:
+def _within(inner: Uint32s, begin: int, end: int, top: int, bottom: int) -> tuple[int, int]:
     """Where the active entries of an outer line, from begin up to end, lie in the inner lines top up to bottom."""
     return first_at_least(inner, begin, end, top), first_at_least(inner, begin, end, bottom)
 
@@ -301,20 +321,30 @@ class ChildBlocks(NamedTuple):
     """
 
     begin: Integers
-    place: Integers
+    place: Uint32s
     factor_begin: Integers
     factor: Floats
     row_begin: Integers
-    row_label: Int32s
+    row_label: Uint32s
     row_sum: Floats
     labels: Floats
     right: Floats
 
 
-class _Rows(NamedTuple):
-    """Of one table, by row: sums of falls by number of the label in the child's block, and over all entries."""
+class _Entries(NamedTuple):
+    """Active entries of a strip in a table, row by row.
 
-    sums: Floats
+    An entry that is alone in its outer line is held by the line's fixed sum, and left out.
+
+    Attributes:
+        begin: [rows of the strip + 1], where each row's entries begin.
+        column: Column of each entry in the table, rising within a row.
+        total: [columns], sum of the gives of the column's active entries, by which its mean moves; where columns are
+            outer lines.
+    """
+
+    begin: Integers
+    column: Uint32s
     total: Floats
 
 
@@ -334,24 +364,22 @@ def factored_blocks(
     number = _numbered(tables, face, easing, share, strip)
     blocks = _empty_blocks(tables, face, number, easing)
     row_begin, row_label, row_sum = blocks.row_begin, blocks.row_label, blocks.row_sum
+    sums = np.zeros(blocks.right.size)
     for p in range(tables.upright.size):
-        first_row, depth = strip.begin[p], strip.end[p] - strip.begin[p]
-        # one table at a time: rows times labels of a block, for all tables at once, would be far more memory
-        rows = _Rows(np.zeros((depth, blocks.right.size)), np.zeros(depth))
-        _add_entries(tables, face, p, number, blocks, rows, strip)
-        n_sums = row_begin[tables.row_begin[p]]
-        for k in range(tables.row_begin[p], first_row):
+        entries, n_sums = _entries_by_row(tables, face, p, strip), row_begin[tables.row_begin[p]]
+        for k in range(tables.row_begin[p], strip.begin[p]):
             row_begin[k + 1] = n_sums  # rows of other strips
-        for k in range(depth):
+        for k in range(strip.begin[p], strip.end[p]):
             if n_sums + blocks.right.size > row_label.size:
                 # doubled, so that copying costs no more than filling
                 room = 2 * (n_sums + blocks.right.size)
                 row_label, row_sum = longer(row_label, room), longer(row_sum, room)
-            last = _subtract_row(blocks, rows, k, tables.child[first_row + k], (row_label, row_sum), n_sums)
+            total = _add_row(tables, face, p, k, entries, (number, blocks, sums), strip)
+            last = _subtract_row(blocks, sums, total, tables.child[k], (row_label, row_sum), n_sums)
             # Only rows that are inner lines have an equation to be solved back into. Of others the sums serve
             # the subtraction alone.
             n_sums = last if tables.upright[p] and tables.column_total.size else n_sums
-            row_begin[first_row + k + 1] = n_sums
+            row_begin[k + 1] = n_sums
         for k in range(strip.end[p], tables.row_begin[p + 1]):
             row_begin[k + 1] = n_sums
     _factor(blocks, share)
@@ -419,7 +447,7 @@ def _empty_blocks(tables: Tables, face: TableFace, number: Int32s, easing: Float
             n += number[label * face.label_step + c * face.child_step] >= 0
         begin[c + 1], factor_begin[c + 1] = begin[c] + n, factor_begin[c] + n * n
         largest = max(largest, n)
-    place, factor = np.empty(begin[n_children], np.int64), np.zeros(factor_begin[n_children])
+    place, factor = np.empty(begin[n_children], np.uint32), np.zeros(factor_begin[n_children])
     for c in range(n_children):
         n = begin[c + 1] - begin[c]
         for label in range(n_labels):
@@ -433,7 +461,7 @@ def _empty_blocks(tables: Tables, face: TableFace, number: Int32s, easing: Float
         factor_begin,
         factor,
         np.zeros(tables.child.size + 1, np.int64),
-        np.empty(largest, np.int32),
+        np.empty(largest, np.uint32),
         np.empty(largest),
         np.empty(begin[n_children]),
         np.empty(largest),
@@ -441,70 +469,103 @@ def _empty_blocks(tables: Tables, face: TableFace, number: Int32s, easing: Float
 
 
 @internal
-def _add_entries(
-    tables: Tables, face: TableFace, p: int, number: Int32s, blocks: ChildBlocks, rows: _Rows, strip: Strip
-) -> None:
-    """Add the entries of a strip in a table to the upper halves of the blocks, and to the sums of its rows."""
-    first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
-    places = np.empty(blocks.right.size, np.int64)
-    top, bottom, n_outer = strip.begin[p] - first_row, strip.end[p] - first_row, face.outer_begin[p + 1]
-    first_outer = face.outer_begin[p]
-    for outer in range(first_outer + (0 if upright else top), n_outer if upright else first_outer + bottom):
-        begin, end = face.begin[outer], face.begin[outer + 1]
-        inner, total = face.inner[begin:end], 0.0
-        # sum of the gives of the column's active entries, by which its mean moves
-        for j in inner:
-            total += 1.0 / tables.weight[first_row + j] if upright else 0.0
-        # a single active entry is held by its line's fixed sum
-        if inner.size < 2:
+def _entries_by_row(tables: Tables, face: TableFace, p: int, strip: Strip) -> _Entries:
+    """List the active entries of a strip in a table, so that a child's block is worked on row by row."""
+    first_row, upright, first_outer = tables.row_begin[p], tables.upright[p], face.outer_begin[p]
+    top, bottom, inners = strip.begin[p] - first_row, strip.end[p] - first_row, uncounted(face.inner)
+    n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
+    begin, total = np.zeros(bottom - top + 1, np.int64), np.zeros(n_columns if upright else 0)
+    for o in range(0 if upright else top, n_columns if upright else bottom):
+        first, last = face.begin[first_outer + o], face.begin[first_outer + o + 1]
+        if last - first < 2:
+            continue
+        if not upright:
+            begin[o - top + 1] = last - first
+            continue
+        for j in inners[first:last]:
+            total[o] += 1.0 / tables.weight[first_row + j]
+        first, last = _within(face.inner, first, last, top, bottom)
+        for j in inners[first:last]:
+            begin[j - top + 1] += 1
+    for k in range(bottom - top):
+        begin[k + 1] += begin[k]
+    column, place = np.empty(begin[bottom - top], np.uint32), begin.copy()
+    for o in range(0 if upright else top, n_columns if upright else bottom):
+        first, last = face.begin[first_outer + o], face.begin[first_outer + o + 1]
+        if last - first < 2:
             continue
         if upright:
-            begin, end = _within(face.inner, begin, end, top, bottom)
-        for j in face.inner[begin:end]:
-            line = outer - first_outer
-            i, k = (line, j) if upright else (j, line)
-            c, give, n = tables.child[first_row + k], 1.0 / tables.weight[first_row + k], int(np.int64(0))
-            give *= 1.0 - give / total if upright else 1.0
-            rows.total[k - top] += give
-            first_link, last_link = (
-                tables.label_begin[first_column + i],
-                tables.label_begin[first_column + i + 1],
-            )
-            for label in tables.label[first_link:last_link]:
-                # labels outside the child's block have no number there
-                a = number[label * face.label_step + c * face.child_step]
-                if a >= 0:
-                    rows.sums[k - top, a] += give
-                    places[n] = a
-                    n += 1
-            width = blocks.begin[c + 1] - blocks.begin[c]
-            block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
-            for first in range(n):
-                for other in range(n):
-                    # the upper half alone, whatever the order of an entry's labels
-                    if places[first] <= places[other]:
-                        block[places[first] * width + places[other]] += give
+            first, last = _within(face.inner, first, last, top, bottom)
+        for j in inners[first:last]:
+            # columns come in order, so that they rise within each row
+            k = j - top if upright else o - top
+            column[place[k]] = o if upright else j
+            place[k] += 1
+    return _Entries(begin, column, total)
+
+
+@internal
+def _add_row(
+    tables: Tables,
+    face: TableFace,
+    p: int,
+    k: int,
+    entries: _Entries,
+    into: tuple[Int32s, ChildBlocks, Floats],
+    strip: Strip,
+) -> float:
+    """Add the entries of row k to the upper half of its child's block, and to the row's sums by number of the label.
+
+    Returns:
+        The sum over all entries of the row.
+    """
+    number, blocks, sums = into
+    c, all_labels, of_row = tables.child[k], uncounted(tables.label), 0.0
+    places, width = np.empty(blocks.right.size, np.uint32), blocks.begin[c + 1] - blocks.begin[c]
+    block = uncounted(blocks.factor)[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
+    numbers = uncounted(number)[c * face.child_step :]
+    begin, end = entries.begin[k - strip.begin[p]], entries.begin[k - strip.begin[p] + 1]
+    for i in uncounted(entries.column)[begin:end]:
+        give, n, column = 1.0 / tables.weight[k], int(np.int64(0)), tables.column_begin[p] + i
+        give *= 1.0 - give / entries.total[i] if tables.upright[p] else 1.0
+        of_row += give
+        for label in all_labels[tables.label_begin[column] : tables.label_begin[column + 1]]:
+            # labels outside the child's block have no number there
+            a = numbers[label * face.label_step]
+            if a >= 0:
+                sums[a] += give
+                places[n] = a
+                n += 1
+        for first in range(n):
+            place = places[first]
+            for other in places[first:n]:
+                # the upper half alone, whatever the order of an entry's labels
+                block[min(place, other) * width + max(place, other)] += give
+    return of_row
 
 
 @internal
 def _subtract_row(
-    blocks: ChildBlocks, rows: _Rows, k: int, c: int, row_sums: tuple[Int32s, Floats], first: int
+    blocks: ChildBlocks, sums: Floats, total: float, c: int, row_sums: tuple[Uint32s, Floats], first: int
 ) -> int:
-    """Eliminate a row from its child's block. Its labels and sums are written from `first` on; returns their end."""
-    labels, sums = row_sums
+    """Eliminate a row from its child's block. Its labels and sums are written from `first` on; returns their end.
+
+    The sums are zero afterwards."""
     last, width = first, blocks.begin[c + 1] - blocks.begin[c]
     for a in range(width):
         # most rows have few of the child's labels: only these are stored
-        if rows.sums[k, a] != 0.0:
-            labels[last], sums[last] = a, rows.sums[k, a]
+        if sums[a] != 0.0:
+            row_sums[0][last], row_sums[1][last] = a, sums[a]
+            sums[a] = 0.0
             last += 1
-    block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
-    for entry in range(first, last):
+    block = uncounted(blocks.factor)[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
+    of_labels, of_sums = uncounted(row_sums[0])[first:last], uncounted(row_sums[1])[first:last]
+    for entry in range(of_sums.size):
         # s s' / (sum of g), the Schur complement of the row's own equation
-        share = sums[entry] / rows.total[k]
-        line = block[labels[entry] * width :]
-        for other in range(entry, last):
-            line[labels[other]] -= share * sums[other]
+        share = of_sums[entry] / total
+        line = block[of_labels[entry] * width :]
+        for other in range(entry, of_sums.size):
+            line[of_labels[other]] -= share * of_sums[other]
     return last
 
 
@@ -544,6 +605,7 @@ def apply_blocks(
     `out` has share * left before. Only labels of blocks and rows that are inner lines have something else.
     """
     n_labels = tables.label_weight.size
+    all_labels, places = uncounted(blocks.labels), uncounted(blocks.place)
     # `left` belongs to the caller, and the elimination below changes its copy
     for z in range(blocks.place.size):
         blocks.labels[z] = left[blocks.place[z]]
@@ -551,26 +613,34 @@ def apply_blocks(
     for p in range(tables.upright.size):
         begin = n_labels + face.inner_begin[p] - tables.row_begin[p]
         for k in range(strip.begin[p], strip.end[p]):
-            labels = blocks.labels[blocks.begin[tables.child[k]] :]
-            for z in range(blocks.row_begin[k], blocks.row_begin[k + 1]):
-                labels[blocks.row_label[z]] -= out[begin + k] * blocks.row_sum[z]
+            labels, (of_labels, sums) = all_labels[blocks.begin[tables.child[k]] :], _row_of(blocks, k)
+            for z in range(sums.size):
+                labels[of_labels[z]] -= out[begin + k] * sums[z]
     for c in strip.child:
         _solve_block(blocks, c, out)
     for p in range(tables.upright.size):
         begin = n_labels + face.inner_begin[p] - tables.row_begin[p]
         for k in range(strip.begin[p], strip.end[p]):
-            place, fall = blocks.place[blocks.begin[tables.child[k]] :], 0.0
-            for z in range(blocks.row_begin[k], blocks.row_begin[k + 1]):
-                fall += out[place[blocks.row_label[z]]] * blocks.row_sum[z]
-            if blocks.row_begin[k] < blocks.row_begin[k + 1]:
+            place, (of_labels, sums) = places[blocks.begin[tables.child[k]] :], _row_of(blocks, k)
+            fall = 0.0
+            for z in range(sums.size):
+                fall += out[place[of_labels[z]]] * sums[z]
+            if sums.size:
                 out[begin + k] -= share[begin + k] * fall
+
+
+@internal
+def _row_of(blocks: ChildBlocks, k: int) -> tuple[Uint32s, Floats]:
+    """The labels of an eliminated row, and its sums of falls."""
+    begin, end = blocks.row_begin[k], blocks.row_begin[k + 1]
+    return uncounted(blocks.row_label)[begin:end], uncounted(blocks.row_sum)[begin:end]
 
 
 @internal
 def _solve_block(blocks: ChildBlocks, c: int, out: Floats) -> None:
     """Solve a child's equations for what `labels` has, with its factor."""
-    place, right = blocks.place[blocks.begin[c] : blocks.begin[c + 1]], blocks.right
-    factor, n = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]], place.size
+    place, right = blocks.place[blocks.begin[c] : blocks.begin[c + 1]], uncounted(blocks.right)
+    factor, n = uncounted(blocks.factor)[blocks.factor_begin[c] : blocks.factor_begin[c + 1]], place.size
     for i in range(n):
         right[i] = blocks.labels[blocks.begin[c] + i]
     # U' right = labels, forward; U's rows are read in the order in which they are stored

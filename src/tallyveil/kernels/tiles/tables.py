@@ -55,13 +55,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Bools, FloatRows, Floats, Int32s, Integers
-from tallyveil.kernels.compiled import internal, njit
+from tallyveil.arrays import Bools, FloatRows, Floats, Integers, Uint32s
+from tallyveil.kernels.compiled import hot, internal, njit, uncounted
 from tallyveil.kernels.vectors import cholesky, simplex_shift, solve_cholesky, weighted_shift
 
 
 class Tables(NamedTuple):
     """Tables that labels couple. There are P tables, K labels and C children.
+
+    Numbers of children and labels are unsigned, here and in `direction`, since the compiler tests whether an index is
+    negative wherever it could be. In the innermost loops that took longer than the additions.
 
     Attributes:
         column_begin: [P + 1], where each table's columns begin.
@@ -84,14 +87,14 @@ class Tables(NamedTuple):
     row_begin: Integers
     entry_begin: Integers
     upright: Bools
-    child: Int32s
+    child: Uint32s
     column_total: Floats
     row_total: Floats
     weight: Floats
     slack: Floats
     centre: Floats
     label_begin: Integers
-    label: Int32s
+    label: Uint32s
     label_weight: FloatRows
     label_target: FloatRows
 
@@ -136,7 +139,7 @@ def clear_sums(prices: Prices) -> None:
 @internal
 def label_forces(tables: Tables, price: Floats, force: Floats) -> None:
     """Write for each entry the sum of its labels' prices over its weight, in persons."""
-    n_children = price.shape[1]
+    n_children, price = price.shape[1], uncounted(price)
     total = np.empty(n_children)
     for p in range(tables.upright.size):
         first, base = tables.row_begin[p], tables.entry_begin[p]
@@ -224,7 +227,7 @@ class Active(NamedTuple):
     """
 
     begin: Integers
-    inner: Int32s
+    inner: Uint32s
     first: int
     outer_give: Floats
     inner_give: Floats
@@ -233,7 +236,7 @@ class Active(NamedTuple):
 @internal
 def fill_matrix(active: Active, damping: float, matrix: Floats) -> None:
     """Write the upper half of S + damping I."""
-    n = active.inner_give.size
+    n, matrix = active.inner_give.size, uncounted(matrix)
     # a damping on the diagonal makes a definite matrix, and only the upper half is filled
     for j in range(n):
         row = matrix[j]
@@ -263,7 +266,7 @@ def fill_matrix(active: Active, damping: float, matrix: Floats) -> None:
                 row[inner[y]] -= factor * give[inner[y]]
 
 
-@internal
+@hot
 def _subtract_whole_rows(
     active: Active, begin: int, end: int, share: float, matrix: Floats, line: Floats
 ) -> None:
@@ -273,6 +276,7 @@ def _subtract_whole_rows(
     all zeros before and after.
     """
     give, inner = active.inner_give, active.inner
+    matrix, line = uncounted(matrix), uncounted(line)
     for z in range(begin, end):
         line[inner[z]] = give[inner[z]]
     for z in range(begin, end):
@@ -404,7 +408,7 @@ class Bench(NamedTuple):
     before_step: Floats
     move: Floats
     begin: Integers
-    lines: Int32s
+    lines: Uint32s
     matrix: Floats
 
 
@@ -463,7 +467,7 @@ def _bench(tables: Tables) -> tuple[Bench, Floats]:
         np.empty(n_inner),
         np.empty(n_inner),
         np.zeros(n_outer + 1, np.int64),
-        np.empty(n_entries if tables.column_total.size else 0, np.int32),
+        np.empty(n_entries if tables.column_total.size else 0, np.uint32),
         np.empty((dense, dense)),
     )
     return bench, np.ones(max(n_inner, n_outer))
@@ -476,16 +480,12 @@ def _project_table(
     """Project on one table. Returns the largest gap of an inner line's sum, as a multiple of what is allowed."""
     n = inner.price.size
     price, before_step, move = inner.price, bench.before_step, bench.move
-    # with gives of 1 the inner steps are plain projections onto a simplex
-    uniform = True
-    for j in range(n):
-        uniform &= inner.give[j] == 1.0
     gap, before, value_before, allowed = np.inf, np.inf, -np.inf, tolerance
     step, slope, tries, waiting, damping = 1.0, 0.0, 0, FIRST_ALTERNATIONS, LEAST_DAMPING
     newton, back = False, False
     for _ in range(limit):
         # Outer sums are exact after each pass, so that only inner sums can miss.
-        gap, value, size = _pass(point, outer, inner, bench, uniform)
+        gap, value, size = _pass(point, outer, inner, bench)
         allowed = max(tolerance, ROUNDING * size)
         if gap <= allowed:
             break
@@ -523,7 +523,16 @@ def _project_table(
 
 
 @internal
-def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) -> tuple[float, float, float]:
+def _all_ones(give: Floats) -> bool:
+    """Whether all gives are 1: projections of lines are then plain projections on a simplex."""
+    ones = True
+    for j in range(give.size):
+        ones &= give[j] == 1.0
+    return ones
+
+
+@internal
+def _pass(point: Floats, outer: Side, inner: Side, bench: Bench) -> tuple[float, float, float]:
     """Find the outer prices.
 
     Returns:
@@ -531,9 +540,11 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
         times the most entries of an inner line above zero.
     """
     n = inner.price.size
+    uniform = _all_ones(inner.give)
     # names of arrays outside of the loops over entries
-    left, drop, sums, slope, energy = bench.left, bench.drop, bench.sums, bench.slope, bench.energy
-    give, size = inner.give, 0.0
+    left, drop, sums = uncounted(bench.left), uncounted(bench.drop), uncounted(bench.sums)
+    slope, energy = uncounted(bench.slope), uncounted(bench.energy)
+    give, point, size = inner.give, uncounted(point), 0.0
     for j in range(n):
         drop[j] = give[j] * inner.price[j]
         sums[j], slope[j], energy[j] = 0.0, 0.0, 0.0
@@ -576,9 +587,7 @@ def _alternate(point: Floats, outer: Side, inner: Side, bench: Bench) -> None:
     """Find each inner price for the outer prices of the last pass."""
     # one inner line after another, with the outer prices of the last pass: coordinate ascent
     n, n_outer = inner.price.size, outer.price.size
-    uniform = True
-    for o in range(n_outer):
-        uniform &= outer.give[o] == 1.0
+    uniform = _all_ones(outer.give)
     for j in range(n):
         give_of_line = inner.give[j]
         for o in range(n_outer):
@@ -596,14 +605,18 @@ def _alternate(point: Floats, outer: Side, inner: Side, bench: Bench) -> None:
 def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, damping: float) -> float:
     """Move the inner prices by Newton's method. Returns how fast the dual function rises at first."""
     # counted while it is listed, since the number of active entries is only known now
-    n, n_active = inner.price.size, int(np.int64(0))
+    n, n_active, point = inner.price.size, int(np.int64(0)), uncounted(point)
+    unit, lines, drop = _all_ones(inner.give) and _all_ones(outer.give), bench.lines, bench.drop
     for o in range(outer.price.size):
         bench.begin[o] = n_active
         give_of_line, shift = outer.give[o], outer.price[o] * outer.give[o]
-        row = point[o * n : (o + 1) * n]
-        for j in range(n):
-            bench.lines[n_active] = j  # overwritten unless the entry is active
-            n_active += row[j] - give_of_line * bench.drop[j] - shift * inner.give[j] > 0.0
+        row, whole = point[o * n : (o + 1) * n], n if unit else int(np.int64(0))
+        for j in range(whole):
+            lines[n_active] = j  # overwritten unless the entry is active
+            n_active += row[j] - drop[j] > shift
+        for j in range(whole, n):
+            lines[n_active] = j
+            n_active += row[j] - give_of_line * drop[j] - shift * inner.give[j] > 0.0
     bench.begin[outer.price.size] = n_active
     active = Active(bench.begin, bench.lines, 0, outer.give, inner.give)
     move = bench.move[:n]

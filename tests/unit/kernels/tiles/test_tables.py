@@ -70,7 +70,7 @@ def random_active(rng, *, wide):
         if give.any():
             matrix += outer[o] * (np.diag(give) - np.outer(give, give) / give.sum())
     begin = np.concatenate([[0], np.cumsum(on.sum(axis=1))])
-    return Active(begin, np.nonzero(on)[1].astype(np.int32), 0, outer, inner), matrix
+    return Active(begin, np.nonzero(on)[1].astype(np.uint32), 0, outer, inner), matrix
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -105,14 +105,14 @@ def random_tables(rng, *, root=False):
         np.cumsum([0] + [c for _, c in shapes]),
         np.cumsum([0] + [s * c for s, c in shapes]),
         np.array([False, False]) if root else np.array([True, False]),
-        child.astype(np.int32),
+        child.astype(np.uint32),
         np.zeros(0) if root else np.concatenate([one.sum(axis=1) for one in truth]).astype(float),
         np.concatenate([one.sum(axis=0) for one in truth]).astype(float),
         0.5 / slack,
         slack,
         rng.normal(3.0, 4.0, entries),
         2 * np.arange(n_columns + 1),
-        labels.reshape(-1).astype(np.int32),
+        labels.reshape(-1).astype(np.uint32),
         rng.choice([0.0, 0.5, 2.0], (6, n_children)),
         rng.normal(10.0, 4.0, (6, n_children)),
     )
@@ -253,14 +253,14 @@ def upright_tables(rng):
         np.cumsum([0] + [c for _, c in shapes]),
         np.cumsum([0] + [s * c for s, c in shapes]),
         np.array([True, True]),
-        np.concatenate([np.arange(3), np.arange(4)]).astype(np.int32),
+        np.concatenate([np.arange(3), np.arange(4)]).astype(np.uint32),
         np.ones(n_columns),
         np.ones(n_rows),
         0.5 / slack,
         slack,
         np.zeros(sum(s * c for s, c in shapes)),
         2 * np.arange(n_columns + 1),
-        labels.reshape(-1).astype(np.int32),
+        labels.reshape(-1).astype(np.uint32),
         rng.choice([0.5, 2.0], (6, 4)),
         np.zeros((6, 4)),
     )
