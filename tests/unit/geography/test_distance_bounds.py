@@ -110,7 +110,7 @@ HIGHER = ("State", "County", "Tract_Group", "Tract", "Block_Group", "Block")
 def counties_of(tracts, tract_groups, others=3):
     """A state of a county of tracts, each a list of groups of blocks, and other counties of one block each."""
     group_of = {tract: number for number, group in enumerate(tract_groups) for tract in group}
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("s", "a", f"a{group_of[t]}", f"at{t}", f"at{t}g{g}", block)
         for t, groups in enumerate(tracts)
         for g, group in enumerate(groups)

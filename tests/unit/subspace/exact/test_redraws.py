@@ -173,6 +173,7 @@ def test_redraws_do_not_depend_on_how_they_are_batched_and_cells_of_no_sum_are_d
     counts, lattice = np.array([2, 0, 1, 2, 0]), lattice_of(system)
     monkeypatch.setattr(chooser, "LARGEST_STEPS", 1)
     sampler = choose_restricted(lattice, L1, counts, None).sampler
+    assert isinstance(sampler, RedrawingSampler)
     assert sampler.bounded.tolist() == [True] * 4 + [False]
     together = sampler.draw(PLACE, range(20))
     assert np.array_equal(together[7], sampler.draw(PLACE, [7])[0])
