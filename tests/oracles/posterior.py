@@ -95,28 +95,49 @@ def shares_of(problem: PosteriorProblem, parameters: Parameters, block: int, of_
     return with_earlier(problem, parameters.common, 0, block, g, parts)
 
 
+def log_block(problem: PosteriorProblem, parameters: Parameters, b: int, row: Any, of_block: int) -> float:
+    """Logarithm of the probability of a block's class and of its counts, if it is empty or not as it is."""
+    group, parent = problem.kernel.steps.group, problem.kernel.steps.parent
+    common, n = parameters.common, int(row.sum())
+    log_p = float(common.log_class_share[SIZE_CLASS[min(n, len(SIZE_CLASS) - 1)], of_block])
+    if n > 0:
+        log_p += log_size(n, mean_size(problem, parameters, b), common.size_shape)
+    columns = np.zeros(len(parent), int)
+    for step in group:
+        np.add.at(columns, step, row)
+    for g in range(len(parent)):
+        children = np.flatnonzero(parent == g)
+        if len(children):
+            classed = problem.step[g] == problem.kernel.steps.classed - 1
+            a = CLASSES[of_block] if classed else common.concentration[g]
+            shares = shares_of(problem, parameters, b, of_block, g)
+            log_p += log_division(columns[children].tolist(), (a * shares).tolist())
+    return log_p
+
+
 def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) -> float:
     """Logarithm of the probability of a table of counts and of the blocks' classes, given the other parameters."""
-    group, parent = problem.kernel.steps.group, problem.kernel.steps.parent
-    common = parameters.common
-    log_p = log_empty(problem, common, np.asarray(counts).sum(axis=1))
-    for b, row in enumerate(counts):
-        n = int(row.sum())
-        if n > 0:
-            log_p += log_size(n, mean_size(problem, parameters, b), common.size_shape)
-        of_block = parameters.block_class[b]
-        log_p += common.log_class_share[SIZE_CLASS[min(n, len(SIZE_CLASS) - 1)], of_block]
-        columns = np.zeros(len(parent), int)
-        for step in group:
-            np.add.at(columns, step, row)
-        for g in range(len(parent)):
-            children = np.flatnonzero(parent == g)
-            if len(children):
-                classed = problem.step[g] == problem.kernel.steps.classed - 1
-                a = CLASSES[of_block] if classed else common.concentration[g]
-                shares = shares_of(problem, parameters, b, of_block, g)
-                log_p += log_division(columns[children].tolist(), (a * shares).tolist())
-    return log_p
+    log_p = log_empty(problem, parameters.common, np.asarray(counts).sum(axis=1))
+    return log_p + sum(
+        log_block(problem, parameters, b, row, parameters.block_class[b]) for b, row in enumerate(counts)
+    )
+
+
+def log_priors(problem: PosteriorProblem, parameters: Parameters, states: Any) -> Any:
+    """Logarithm of the probability of each of some tables of counts, whatever the blocks' classes are."""
+    of_block: dict[tuple[int, bytes], float] = {}
+    for counts in states:
+        for b, row in enumerate(counts):
+            if (b, row.tobytes()) not in of_block:
+                logs = [log_block(problem, parameters, b, row, k) for k in range(len(CLASSES))]
+                of_block[b, row.tobytes()] = float(np.logaddexp.reduce(logs))
+    return np.array(
+        [
+            log_empty(problem, parameters.common, counts.sum(axis=1))
+            + sum(of_block[b, row.tobytes()] for b, row in enumerate(counts))
+            for counts in states
+        ]
+    )
 
 
 def log_likelihood(problem: PosteriorProblem, counts: Any) -> float:

@@ -33,7 +33,7 @@ def with_few_sweeps(patch):
         *(("MOST_REDUCTION", 1e9), ("LEAST_SIZE", 0.0), ("MOST_AT_SMALL", 1e9)),
     ):
         patch.setattr(sampling, name, value)
-    patch.setattr(job, "FIRST_SWEEPS", 80)
+    patch.setattr(job, "FIRST_SWEEPS", 72)
 
 
 def draws_of(release, out):
@@ -121,7 +121,7 @@ def test_the_folder_says_what_it_is(release, made, tmp_path, command):
     for level in (0.0, 1.0, float("nan")):
         with pytest.raises(TallyveilError, match="wanted more than 0"):
             made.table("Town", "age", level=level)
-    with pytest.raises(TallyveilError, match="640 or more"):
+    with pytest.raises(TallyveilError, match="576 or more"):
         tallyveil.make_draws(release, tmp_path / "e", sweeps=1)
     with pytest.raises(TallyveilError, match="0 or more"):
         tallyveil.make_draws(release, tmp_path / "e", seed=-1)

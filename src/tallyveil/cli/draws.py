@@ -38,8 +38,8 @@ def draws(
         int | None,
         typer.Option(
             "--sweeps",
-            min=640,
-            help="Sweeps after which chains that disagree are given up. They are compared after 640 for the first "
+            min=576,
+            help="Sweeps after which chains that disagree are given up. They are compared after 576 for the first "
             "time. Default: 16,384.",
         ),
     ] = None,

@@ -8,7 +8,15 @@ import numpy as np
 from numpy.random import SFC64, Generator
 
 from tallyveil.arrays import Int32s, Integers, Words
-from tallyveil.estimation.posterior.prior import Common, Parameters, first_parameters, kernel_prior, updated
+from tallyveil.estimation.posterior.prior import (
+    Common,
+    Parameters,
+    first_parameters,
+    kernel_prior,
+    reclassed,
+    updated,
+    with_classes,
+)
 from tallyveil.estimation.posterior.problem import PosteriorProblem, bits_of
 from tallyveil.kernels.posterior.moves import (
     Moved,
@@ -95,8 +103,12 @@ class Chain:
         return order[np.cumsum(share[order]) < FEW]
 
     def move(self, rng: Generator) -> None:
-        """Do the moves of one sweep; the parameters stay as they are."""
+        """Do the moves of one sweep. Of the parameters, only the classes of blocks change: two blocks that exchange
+        their people exchange them too, and once they are drawn again.
+        """
         problem, state = self.problem.kernel, self.state
+        # A copy, since exchanges change it.
+        self.parameters = replace(self.parameters, block_class=self.parameters.block_class.copy())
         prior = kernel_prior(self.problem, self.parameters)
         coarser = range(2, len(problem.tree.ancestor))
         attributes = list(_attributes(self.problem))
@@ -116,6 +128,10 @@ class Chain:
             changed = attributes[self.sweep % len(attributes)]
             for row in [1, *coarser]:
                 shift_between_blocks(rng, problem, prior, state, row, moved, changed)
+        # The people of a block and its class hold each other where they are. So it is drawn here, too, and not only
+        # with the other parameters.
+        self.parameters = reclassed(rng, self.problem, state, self.parameters)
+        prior = with_classes(self.problem, prior, self.parameters.block_class)
         for stride, size in attributes:
             for _ in range(PAIRINGS if size > 2 else 1):
                 shift_between_cells(rng, problem, prior, state, stride, size)

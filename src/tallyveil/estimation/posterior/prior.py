@@ -46,13 +46,13 @@ from tallyveil.kernels.posterior.updates import (
     Entries,
     Groups,
     SizeSums,
+    class_likelihoods,
+    draw_classes,
     draw_shares,
     entries_of,
     entries_of_blocks,
-    log_classes,
     log_divisions,
     log_earlier,
-    log_rows,
     tables_of,
     walk_class_shares,
     walk_size_effects,
@@ -66,6 +66,9 @@ two neighbouring classes apart, and their shares wander without end."""
 
 FACILITY: Final = len(CLASSES) - 1
 """Number of the class of facilities."""
+
+ALIKE: Final = CLASSES.tolist().index(CLASSES[FACILITY])
+"""Number of the class that has the concentration of facilities."""
 
 SIZE_BEGINS: Final = np.array([0, 20, 100])
 """Sizes from which a size class begins. Small blocks are of one group more often than large ones; blocks of fewer than
@@ -211,6 +214,13 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
     )
 
 
+def with_classes(problem: PosteriorProblem, prior: Prior, block_class: Integers) -> Prior:
+    """The parameters of the compiled moves with other classes of blocks, which moves may change."""
+    return prior._replace(
+        row=_row(problem, block_class), block_concentration=CLASSES[block_class], block_class=block_class
+    )
+
+
 def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
     """The parameters as the compiled moves take them."""
     common, shape = parameters.common, parameters.common.size_shape
@@ -273,8 +283,8 @@ def updated(
     people = entries_of_blocks(state.people, state.filled)
     # Classes first: with no block in the class of facilities, its shares would be drawn without regard to `_sharpened`.
     rows = _rows(parameters.shares[0], common.facility)
-    logs = _class_logs(problem, people, rows, common)
-    log_class_share, block_class = _classes(rng, state.people[:, 0], logs, common.log_class_share, is_held)
+    likely = _class_likelihoods(problem, people, rows, common)
+    log_class_share, block_class = _classes(rng, state.people[:, 0], likely, common.log_class_share, is_held)
     parameters = replace(parameters, block_class=block_class)
     shares, near, concentration, facility, discount, renewal = _compositions(
         rng, problem, people, rows, parameters, is_held
@@ -294,6 +304,15 @@ def updated(
             empty_near,
         )
     return Parameters(common, shares, block_class, mean)
+
+
+def reclassed(rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters) -> Parameters:
+    """Draw the class of every block again, given the counts and all other parameters."""
+    common = parameters.common
+    people = entries_of_blocks(state.people, state.filled)
+    likely = _class_likelihoods(problem, people, _rows(parameters.shares[0], common.facility), common)
+    _, block_class = _classes(rng, state.people[:, 0], likely, common.log_class_share, True)
+    return replace(parameters, block_class=block_class)
 
 
 def _odds(probability: Floats) -> Floats:
@@ -341,15 +360,19 @@ def averaged(drawn: Sequence[Common]) -> Common:
     )
 
 
-def _class_logs(problem: PosteriorProblem, people: Entries, mean: Floats, common: Common) -> Floats:
-    """Logarithm of the probability of each block's persons under each class, up to a constant of the block."""
-    classed, family = problem.kernel.steps.classed, problem.kernel.tree.family
+def _class_likelihoods(problem: PosteriorProblem, people: Entries, mean: Floats, common: Common) -> Floats:
+    """Probability of each block's persons under each class, up to a factor of the block."""
+    classed = problem.kernel.steps.classed
     first, parts, end = np.searchsorted(problem.step, [classed - 1, classed, classed + 1]).tolist()
-    of_blocks = _of_blocks(problem, common.discount, common.renewal)
-    logs = log_classes(people, family, (first, parts, end), of_blocks, mean, CLASSES)
-    others = of_blocks._replace(parent=_parents(problem, is_classed=False))
-    logs[:, FACILITY] += log_rows(people, others, mean, (family, len(mean) - 1), common.concentration)
-    return logs
+    return class_likelihoods(
+        people,
+        problem.kernel.tree.family,
+        (first, parts, end),
+        (_of_blocks(problem, common.discount, common.renewal), _parents(problem, is_classed=False)),
+        mean,
+        (CLASSES[:FACILITY], ALIKE),
+        common.concentration,
+    )
 
 
 def _of_blocks(problem: PosteriorProblem, *trust: Floats) -> Groups:
@@ -365,10 +388,9 @@ def _parents(problem: PosteriorProblem, *, is_classed: bool) -> Int32s:
 
 
 def _classes(
-    rng: Generator, size: Int32s, logs: Floats, log_class_share: Floats, is_held: bool
+    rng: Generator, size: Int32s, likely: Floats, log_class_share: Floats, is_held: bool
 ) -> tuple[Floats, Integers]:
     """Logarithms of the shares of the classes of concentration, and the class of every block."""
-    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
     size_class = SIZE_CLASS[np.minimum(size, len(SIZE_CLASS) - 1)]
     class_shares = np.exp(log_class_share)
     if not is_held:
@@ -377,10 +399,7 @@ def _classes(
         # The classes are summed out: given the classes, shares of neighbouring ones would hardly move.
         for number, of_size in enumerate(class_shares):
             walk_class_shares(rng, likely[telling & (size_class == number)], of_size, CLASS_WALKS)
-    cumulated = np.cumsum(class_shares[size_class] * likely, axis=1)
-    level = rng.random(len(likely)) * cumulated[:, -1]
-    block_class = np.minimum((cumulated <= level[:, None]).sum(axis=1), len(CLASSES) - 1)
-    return np.log(class_shares), block_class
+    return np.log(class_shares), draw_classes(rng, likely, size_class, class_shares)
 
 
 def _gamma(begin: Floats, end: Floats) -> Floats:
@@ -545,7 +564,7 @@ def _sizes(
     of_laws = SizeSums(laws.begin, np.bincount(tree.law, sizes, len(laws.design)).astype(np.int64), occupied)
     distinct, n_blocks = np.unique(sizes[sizes > 0], return_counts=True)
     (prior_centre, prior_sd), (prior_shape, prior_scale) = SIZE_CENTRE, SIZE_SPREAD
-    for _ in range(TURNS):
+    for _ in range(1 if is_held else TURNS):
         factor = np.exp(laws.design @ effects)
         walk_size_means(rng, of_laws, factor, mean, shape, (centre, spread))
         if is_held:

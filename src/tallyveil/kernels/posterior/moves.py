@@ -220,7 +220,8 @@ class Prior(NamedTuple):
         some: The same of occupied ones.
         size_class: Class of each size; sizes beyond the end have the last one.
         log_share: Logarithm of the share of each class of concentration among the blocks of each size class.
-        block_class: Class of concentration of each block.
+        block_class: Class of concentration of each block. Exchanges of blocks change it, and with it `row` and
+            `block_concentration`.
         earlier: The counts of an earlier census of blocks.
     """
 
@@ -787,8 +788,8 @@ def _log_exchange(problem: Problem, state: State, b: int, b2: int) -> float:
 
 @hot
 def _log_sizes_exchanged(problem: Problem, prior: Prior, state: State, b: int, b2: int) -> float:
-    """Logarithm of how much likelier the prior finds the sizes of two blocks of one family and class once they exchange
-    all their persons. It is 0 unless covariates tell the blocks apart.
+    """Logarithm of how much likelier the prior finds the sizes of two blocks of one family once they exchange all their
+    persons and their classes. It is 0 unless covariates tell the blocks apart.
     """
     tree = problem.tree
     law, law2, tract, tract2 = tree.law[b], tree.law[b2], tree.tract[b], tree.tract[b2]
@@ -835,8 +836,12 @@ def _log_divisions_exchanged(problem: Problem, prior: Prior, state: State, b: in
 
 
 @hot
-def _exchange(problem: Problem, state: State, b: int, b2: int) -> None:
-    """Let two blocks of one family exchange all their persons."""
+def _exchange(problem: Problem, prior: Prior, state: State, b: int, b2: int) -> None:
+    """Let two blocks of one family exchange all their persons, and their classes."""
+    of_block, row, concentration = prior.block_class, prior.row, prior.block_concentration
+    of_block[b], of_block[b2] = of_block[b2], of_block[b]
+    row[b], row[b2] = row[b2], row[b]
+    concentration[b], concentration[b2] = concentration[b2], concentration[b]
     answers, limits, people = problem.answers, problem.limits, state.people
     tract, tract2 = problem.tree.tract[b], problem.tree.tract[b2]
     if tract != tract2:
@@ -867,7 +872,7 @@ def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> N
     """Pair the blocks of each family, and let the two of a pair exchange all their persons as often as the measurements
     and the public numbers of the two say (Metropolis).
 
-    Only blocks of one class do so: the prior then says the same of both, but for their sizes if they have other
+    They exchange their classes too: the prior then says the same of both, but for their sizes if they have other
     covariates, and for their divisions if they have counts of an earlier census. A block that has a few persons and an
     empty one change places at once, which takes single shifts many sweeps.
 
@@ -887,13 +892,13 @@ def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> N
             if i >= j or people[b, 0] + people[b2, 0] == 0:
                 continue
             # Blocks with open totals have a family of their own.
-            if tree.family[b] != tree.family[b2] or prior.block_class[b] != prior.block_class[b2]:
+            if tree.family[b] != tree.family[b2]:
                 continue
             log = _log_exchange(problem, state, b, b2)
             log += _log_sizes_exchanged(problem, prior, state, b, b2)
             log += _log_divisions_exchanged(problem, prior, state, b, b2)
             if log >= 0.0 or rng.random() < np.exp(log):
-                _exchange(problem, state, b, b2)
+                _exchange(problem, prior, state, b, b2)
 
 
 @hot

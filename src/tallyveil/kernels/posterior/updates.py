@@ -35,7 +35,7 @@ function, and does not overflow for weights up to 1e12."""
 
 FAR: Final = 1e200
 """Where a product is above this, or below its reciprocal, its logarithm is added and it begins anew at 1. One more
-factor of at most 1 / LEAST_SHARE cannot make it overflow before."""
+factor between LEAST_SHARE and its reciprocal, or for SHORT persons, cannot make it overflow before."""
 
 
 class Groups(NamedTuple):
@@ -101,14 +101,12 @@ def entries_of(counts: IntegerRows) -> Entries:
 
 
 @hot
-def _log_rising(w: float, n: int) -> float:
-    """Logarithm of w (w + 1) ... (w + n - 1)."""
-    if n > SHORT:
-        return float(lgamma(n + w) - lgamma(w))
+def _rising(w: float, n: int) -> float:
+    """w (w + 1) ... (w + n - 1)."""
     product = w
     for i in range(1, n):
         product *= w + i
-    return float(np.log(product))
+    return product
 
 
 @hot
@@ -116,11 +114,7 @@ def _log_rising_ratio(w_new: float, w: float, n: int) -> float:
     """Logarithm of w_new (w_new + 1) ... (w_new + n - 1) over the same product of w."""
     if n > SHORT:
         return float(lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w))
-    top, bottom = w_new, w
-    for i in range(1, n):
-        top *= w_new + i
-        bottom *= w + i
-    return float(np.log(top / bottom))
+    return float(np.log(_rising(w_new, n) / _rising(w, n)))
 
 
 @internal
@@ -269,70 +263,101 @@ def draw_shares(rng: Any, weight: FloatRows, parent: Int32s) -> FloatRows:
 
 
 @njit(nogil=True, cache=True)
-def log_classes(
+def class_likelihoods(
     entries: Entries,
     family: Int32s,
     columns: tuple[int, int, int],
-    groups: Groups,
+    parents: tuple[Groups, Int32s],
     mean: FloatRows,
-    classes: Floats,
+    classes: tuple[Floats, int],
+    concentration: Floats,
 ) -> FloatRows:
-    """Logarithm of the probability of each block's classed divisions under each class, up to a constant of the block.
+    """Probability of each block's persons under each class, in proportion to that under the likeliest class.
 
     Args:
         entries: Persons of each group of each block.
         family: Family of each block.
-        columns: First column of the groups that are divided with these concentrations; first one of their parts; one
-            after the last part.
-        groups: How groups are divided.
-        mean: Shares of each family.
-        classes: Concentration of each class.
+        columns: First column of the groups that are divided with the concentrations of classes; first one of their
+            parts; one after the last part.
+        parents: How groups are divided; and the group that each group of the other steps is part of, -1 for the rest.
+        mean: Shares of each family, and in the last row those of facilities.
+        classes: Concentration of each class but that of facilities, which is the last one; and which of these classes
+            has the same concentration as facilities.
+        concentration: Concentration of the divisions of each group of the other steps, which are around the last row of
+            shares in facilities.
     Returns:
-        Shape (blocks, classes); 0 for blocks of one person and of none, which say nothing.
+        Shape (blocks, classes); 1 for blocks of nobody.
     """
-    logs = np.zeros((family.size, classes.size))
+    groups, other_parent = parents
+    of_class, alike = classes
+    earlier, last, n_classes = groups.earlier, mean.shape[0] - 1, of_class.size
+    likely = np.ones((family.size, n_classes + 1))
+    logs, product, constant = np.empty(n_classes + 1), np.empty(n_classes), np.empty(n_classes)
+    for k in range(n_classes):
+        constant[k] = lgamma(of_class[k])
     for b in range(family.size):
         begin, end = entries.begin[b], entries.begin[b + 1]
-        # The first column has all persons of the block.
-        if begin == end or entries.number[begin] == 1:
+        if begin == end:
             continue
+        logs[:] = 0.0
+        product[:] = 1.0
         for entry in range(begin, end):
             g, n = entries.column[entry], entries.number[entry]
-            for k in range(classes.size):
-                a = classes[k]
-                if columns[0] <= g < columns[1]:
-                    logs[b, k] -= _log_rising(a, n)
-                elif columns[1] <= g < columns[2]:
-                    w = a * centre(mean[family[b], g], groups.earlier, b, groups.parent[g], g)
-                    logs[b, k] += _log_rising(w, n)
-    return logs
+            if columns[0] <= g < columns[1]:
+                for k in range(n_classes):
+                    if n > SHORT:
+                        logs[k] -= lgamma(n + of_class[k]) - constant[k]
+                    else:
+                        product[k] /= _rising(of_class[k], n)
+            elif columns[1] <= g < columns[2]:
+                share = centre(mean[family[b], g], earlier, b, groups.parent[g], g)
+                for k in range(n_classes):
+                    w = of_class[k] * share
+                    if n > SHORT:
+                        logs[k] += lgamma(n + w) - lgamma(w)
+                    else:
+                        product[k] *= _rising(w, n)
+            for k in range(n_classes):
+                if product[k] > FAR or product[k] < 1.0 / FAR:
+                    logs[k] += np.log(product[k])
+                    product[k] = 1.0
+            p = other_parent[g]
+            if p >= 0:
+                w = concentration[p] * centre(mean[family[b], g], earlier, b, p, g)
+                w_new = concentration[p] * centre(mean[last, g], earlier, b, p, g)
+                logs[n_classes] += _log_rising_ratio(w_new, w, n)
+        for k in range(n_classes):
+            logs[k] += np.log(product[k])
+        logs[n_classes] += logs[alike]
+        most = logs.max()
+        for k in range(n_classes + 1):
+            likely[b, k] = np.exp(logs[k] - most)
+    return likely
 
 
 @njit(nogil=True, cache=True)
-def log_rows(
-    entries: Entries, groups: Groups, mean: FloatRows, rows: tuple[Int32s, int], concentration: Floats
-) -> Floats:
-    """For each block, the logarithm of how much likelier its divisions are with another row of shares.
+def draw_classes(rng: Any, likely: FloatRows, size_class: Integers, shares: FloatRows) -> Integers:
+    """The class of each block, drawn from its law.
 
     Args:
-        entries: Persons of each group of each block.
-        groups: How groups are divided; a parent of -1 for groups that do not count.
-        mean: Shares; shape (rows, columns).
-        rows: The row of each block, and the other one.
-        concentration: Concentration of each group's division.
+        rng: Generator.
+        likely: Probability of each block's persons under each class, up to a factor of the block; shape (blocks,
+            classes).
+        size_class: Class of the size of each block.
+        shares: Shares of the classes; shape (size classes, classes).
     """
-    of_block, other = rows
-    logs = np.zeros(of_block.size)
-    for b in range(of_block.size):
-        for entry in range(entries.begin[b], entries.begin[b + 1]):
-            g, n = entries.column[entry], entries.number[entry]
-            p = groups.parent[g]
-            if p >= 0:
-                a = concentration[p]
-                w = a * centre(mean[of_block[b], g], groups.earlier, b, p, g)
-                w_new = a * centre(mean[other, g], groups.earlier, b, p, g)
-                logs[b] += _log_rising_ratio(w_new, w, n)
-    return logs
+    drawn = np.empty(size_class.size, np.int64)
+    for b in range(size_class.size):
+        of_size, total = shares[size_class[b]], 0.0
+        for k in range(of_size.size):
+            total += of_size[k] * likely[b, k]
+        level, k = rng.random() * total, 0
+        level -= of_size[0] * likely[b, 0]
+        while level >= 0.0 and k < of_size.size - 1:
+            k += 1
+            level -= of_size[k] * likely[b, k]
+        drawn[b] = k
+    return drawn
 
 
 @njit(nogil=True, cache=True)

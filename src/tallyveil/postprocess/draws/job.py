@@ -21,6 +21,7 @@ from tallyveil.estimation.posterior.sampling import (
     CHAINS,
     FIRST_SWEEPS,
     MOST_DRAWS,
+    SAMPLER,
     Convergence,
     Progress,
     sample,
@@ -188,7 +189,7 @@ def make_draws(
     with new_folder(out, COMMAND, _WHAT, [*names, DESCRIPTION, README], [CHAINS_FILE]):
         problem, released = posterior_of(release, inputs.covariates, inputs.earlier)
         of_files = f"{inputs.covariates_sha256} {inputs.earlier_sha256}"
-        chains = _SavedChains(out / CHAINS_FILE, f"{VERSION} {digest} {seed} {of_files}")
+        chains = _SavedChains(out / CHAINS_FILE, f"{VERSION} {SAMPLER} {digest} {seed} {of_files}")
         key = int.from_bytes(hashlib.sha256(f"draws\0{digest}\0{seed}".encode()).digest()[:8])
         with watch.stage("sample", longest):
             sampled = sample(
@@ -271,7 +272,7 @@ class _SavedChains:
 
     Attributes:
         path: The file.
-        of: What the chains depend on: version, release, seed and public files. Saved chains that depend on
+        of: What the chains depend on: version, sampler, release, seed and public files. Saved chains that depend on
             anything else are not continued.
     """
 

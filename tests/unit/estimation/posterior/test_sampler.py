@@ -8,7 +8,15 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from tests.oracles.posterior import drawn_counts, drawn_parameters, log_likelihood, log_prior, tables
+from tests.oracles.posterior import (
+    drawn_counts,
+    drawn_parameters,
+    log_block,
+    log_likelihood,
+    log_prior,
+    log_priors,
+    tables,
+)
 from tests.samples import nightly
 
 from tallyveil.estimation.intervals.model import LevelModel
@@ -22,6 +30,7 @@ from tallyveil.estimation.posterior.prior import (
     averaged,
     first_parameters,
     kernel_prior,
+    reclassed,
     updated,
 )
 from tallyveil.estimation.posterior.problem import LimitRows, bits_of, posterior_problem
@@ -134,6 +143,13 @@ def log_likelihoods(problem, states):
     return np.array([log_likelihood(problem, x) for x in states])
 
 
+def law_of(problem, states, parameters, likelihoods):
+    """Probability of each state, if there are no others. Classes are drawn in every sweep, and summed out here."""
+    weights = likelihoods + log_priors(problem, parameters, states)
+    law = np.exp(weights - weights.max())
+    return law / law.sum()
+
+
 def distance(visits, problem, states, parameters, likelihoods):
     """Total variation between visits and the law of the states, over what it would be for independent draws.
 
@@ -142,9 +158,7 @@ def distance(visits, problem, states, parameters, likelihoods):
         problem, states, parameters: The law.
         likelihoods: Those of the states, as logarithms. Laws of other parameters have the same.
     """
-    weights = likelihoods + [log_prior(problem, parameters, x) for x in states]
-    law = np.exp(weights - weights.max())
-    law /= law.sum()
+    law = law_of(problem, states, parameters, likelihoods)
     # E |visits - expected| of independent draws is sqrt(2 p (1 - p) / (pi n)) for each state.
     expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * visits.sum())).sum()
     return 0.5 * np.abs(visits / visits.sum() - law).sum() / expected
@@ -166,8 +180,6 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweep
     parameters = drawn_parameters(np.random.default_rng(8), problem)
     parameters = replace(
         parameters,
-        # The first two, or three if they have a covariate, may exchange all their people.
-        block_class=np.array([FACILITY, FACILITY, 3, 1] if numbers is None else [2, 2, 2, FACILITY]),
         common=replace(
             parameters.common,
             size_shape=1.3,
@@ -270,15 +282,22 @@ def test_two_blocks_exchange_their_people_as_often_as_measurements_say(gaussian)
     most = np.array([[2], [4]], np.int32)
     tight = [LimitRows(3, SCHEMA.query("total"), np.zeros_like(most), most[::-1].copy())]
 
-    def share_unchanged(classes, limits=()):
+    def share_unchanged(limits=()):
+        """How often the two have the people that they had, and whether their classes go with them."""
         problem = problem_of(["1111", "1112"], 4, gaussian=gaussian, limits=limits, seed=3)
         chain = Chain.begin(problem, 5, 0, start)
-        parameters = replace(chain.parameters, block_class=np.array(classes))
-        arguments = (problem.kernel, kernel_prior(problem, parameters), chain.state)
+        parameters = replace(chain.parameters, block_class=np.array([FACILITY, 2]))
+        prior = kernel_prior(problem, parameters)
         rng, unchanged = np.random.default_rng(5), 0
         for _ in range(4_000):
-            moves.exchange_blocks(rng, *arguments)
-            unchanged += int((chain.counts() == start).all())
+            moves.exchange_blocks(rng, problem.kernel, prior, chain.state)
+            is_unchanged = bool((chain.counts() == start).all())
+            unchanged += is_unchanged
+            of_block = np.array([FACILITY, 2] if is_unchanged else [2, FACILITY])
+            assert (prior.block_class == of_block).all()
+        wanted = kernel_prior(problem, replace(parameters, block_class=of_block))
+        assert (prior.row == wanted.row).all()
+        assert (prior.block_concentration == wanted.block_concentration).all()
         for name, values in problem.state(chain.counts())._asdict().items():
             if name not in (
                 "weights",
@@ -293,20 +312,41 @@ def test_two_blocks_exchange_their_people_as_often_as_measurements_say(gaussian)
     problem = problem_of(["1111", "1112"], 4, gaussian=gaussian, seed=3)
     ratio = np.exp(log_likelihood(problem, start[::-1]) - log_likelihood(problem, start))
     # With the square root of the ratio, the share would be 0.68 and not 0.82.
-    assert share_unchanged([1, 1]) == pytest.approx(1.0 / (1.0 + ratio), abs=0.03)
-    assert share_unchanged([1, 2]) == 1.0
-    assert share_unchanged([1, 1], tight) == 1.0
+    assert share_unchanged() == pytest.approx(1.0 / (1.0 + ratio), abs=0.03)
+    assert share_unchanged(tight) == 1.0
+
+
+@pytest.mark.parametrize("earlier", [None, (3, "detailed", [9, 0, 0, 2, 1])])
+def test_classes_of_small_and_large_blocks_are_drawn_as_often_as_their_law_says(earlier):
+    counts = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [2, 1, 0, 3], [300, 20, 7, 400], [0, 0, 5, 60]], np.int32)
+    problem = problem_of(["1111", "1112", "1121", "1122", "1211"], None, earlier=earlier)
+    parameters = drawn_parameters(np.random.default_rng(8), problem)
+    logs = np.array(
+        [
+            [log_block(problem, parameters, b, row, k) for k in range(len(CLASSES))]
+            for b, row in enumerate(counts)
+        ]
+    )
+    law = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
+    rng, state, drawn = np.random.default_rng(5), problem.state(counts), np.zeros(law.shape)
+    for _ in range(1_500):
+        drawn[range(5), reclassed(rng, problem, state, parameters).block_class] += 1
+    # Four standard errors; blocks of each kind tell at least two classes apart.
+    assert np.abs(drawn / 1_500 - law).max() < 4 * 0.5 / np.sqrt(1_500)
+    assert (np.sort(law, axis=1)[:, -1] < 0.99).sum() > 2
 
 
 def other_laws(problem, parameters):
     """Problems and parameters with one thing changed: the likelihood, how closely tracts follow the share of empty
-    blocks, and the shape of sizes.
+    blocks, the shape of sizes, and how frequent each class is.
     """
     answers, common = problem.kernel.answers, parameters.common
     answers = answers._replace(precision=answers.precision * 1.3)
     yield replace(problem, kernel=problem.kernel._replace(answers=answers)), parameters
     yield problem, replace(parameters, common=replace(common, empty_near=40 * common.empty_near))
     yield problem, replace(parameters, common=replace(common, size_shape=8 * common.size_shape))
+    turned = np.roll(common.log_class_share, 2, axis=1)
+    yield problem, replace(parameters, common=replace(common, log_class_share=turned))
     if len(common.size_effects):
         yield problem, replace(parameters, common=replace(common, size_effects=0 * common.size_effects))
         yield problem, replace(parameters, common=replace(common, empty_mean=common.empty_mean[::-1].copy()))
@@ -401,10 +441,8 @@ def test_people_come_and_go_where_their_number_is_not_exact():
     states = [np.array(x, np.int32).reshape(2, 4) for n in range(7) for x in tables(n, 8)]
     chain_states = {x.tobytes() for x in states}
     parameters = first_parameters(problem, problem.state(states[5]))
-    weights = np.array([log_prior(problem, parameters, x) + log_likelihood(problem, x) for x in states])
-    law = np.exp(weights - weights.max()) / np.exp(weights - weights.max()).sum()
     totals = np.array([x.sum() for x in states])
-    expected = np.bincount(totals, law)
+    expected = np.bincount(totals, law_of(problem, states, parameters, log_likelihoods(problem, states)))
     chain = Chain.begin(problem, 5, 0, states[5])
     chain.parameters = parameters
     rng = np.random.default_rng(5)
