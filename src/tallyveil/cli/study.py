@@ -55,7 +55,7 @@ def study(
             "margins, stability. For integer-subspace: illinois, iterations, scale-reduction, unbiasedness, "
             "projection, polytopes, topdown-bias. For geographic-spines: variances, fan-out, theorem-2, remark-1, "
             "remark-2, alternative, alternative-rhode-island, rhode-island-distances, rhode-island-errors, groups, "
-            "rhode-island-groups. May be repeated.",
+            "rhode-island-groups, tract-groups, rhode-island-tract-groups. May be repeated.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Recompute everything.")] = False,
