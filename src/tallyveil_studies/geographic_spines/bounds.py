@@ -22,11 +22,10 @@ from tallyveil.geography.optimise import GroupByDistance, Step, optimise_spine
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.steps import PRODUCTION_LIMIT
 from tallyveil.geography.tables import entities_from_columns
-from tallyveil.products.topdown.run.spine_design import read_families
 from tallyveil.schema.presets import load_preset
 from tallyveil.synthetic.country import make_entities, make_geography
 from tallyveil_studies.exhibit import Findings, StudyInputs
-from tallyveil_studies.geographic_spines.rhode_island import ENTITY_FILE, GEOLEVELS, plain_spine
+from tallyveil_studies.geographic_spines.rhode_island import GEOLEVELS, spine_and_families
 
 _PRESET: Final = load_spine_preset("redistricting-units-us")
 """Branch and block groups by tribal area, minor civil division and place."""
@@ -59,12 +58,8 @@ def rhode_island_groups(inputs: StudyInputs) -> Findings:
     Raises:
         MissingDataError: a file is missing.
     """
-    spine = plain_spine(inputs)
-    (path,) = inputs.files("Rhode Island's areas", (ENTITY_FILE,))
-    families = read_families(path, spine, _PRESET.families)
-    return Findings(
-        {"rhode-island-groups": pl.DataFrame(_rows("Rhode Island", spine, families))}, notes=_NOTES
-    )
+    rows = _rows("Rhode Island", *spine_and_families(inputs, _PRESET.families))
+    return Findings({"rhode-island-groups": pl.DataFrame(rows)}, notes=_NOTES)
 
 
 def made_up_groups(_: StudyInputs) -> Findings:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -48,7 +47,7 @@ from tallyveil_studies.geographic_spines.small_spines import (
 )
 
 _BLOCK_FILE: Final = "ri_2010_blocks.parquet"
-ENTITY_FILE: Final = "ri_2010_entities.parquet"
+_ENTITY_FILE: Final = "ri_2010_entities.parquet"
 GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
 _OWN: Final = ("place", "county_subdivision", "school_district", "tribal_area")
 _OTHERS: Final = ("congressional_district", "state_house", "state_senate", "zcta")
@@ -76,6 +75,17 @@ def plain_spine(inputs: StudyInputs) -> Spine:
     """
     (path,) = inputs.files("Rhode Island's spine", (_BLOCK_FILE,))
     return read_geography(path, GEOLEVELS, ())
+
+
+def spine_and_families(inputs: StudyInputs, names: Sequence[str]) -> tuple[Spine, tuple[EntityFamily, ...]]:
+    """The census spine of Rhode Island, and families of its areas.
+
+    Raises:
+        MissingDataError: a file is missing.
+    """
+    spine = plain_spine(inputs)
+    (path,) = inputs.files("Rhode Island's areas", (_ENTITY_FILE,))
+    return spine, read_families(path, spine, names)
 
 
 def distances(inputs: StudyInputs) -> Findings:
@@ -168,9 +178,7 @@ class _RhodeIsland:
 
 
 def _state(inputs: StudyInputs) -> _RhodeIsland:
-    paths: Sequence[Path] = inputs.files("Rhode Island's areas", (_BLOCK_FILE, ENTITY_FILE))
-    spine = read_geography(paths[0], GEOLEVELS, ())
-    return _RhodeIsland(spine, read_families(paths[1], spine, (*_OWN, *_OTHERS)))
+    return _RhodeIsland(*spine_and_families(inputs, (*_OWN, *_OTHERS)))
 
 
 def _errors(state: _RhodeIsland, name: str, case: _NoiseCase, rule: BypassRule | None) -> pl.DataFrame:

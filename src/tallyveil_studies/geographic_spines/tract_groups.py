@@ -24,11 +24,10 @@ from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, optimise_spine
 from tallyveil.geography.spine import Spine
 from tallyveil.geography.steps import PRODUCTION_LIMIT, DistanceMeasure, together
-from tallyveil.products.topdown.run.spine_design import read_families
 from tallyveil.schema.presets import load_preset
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.geographic_spines.bounds import made_up_states
-from tallyveil_studies.geographic_spines.rhode_island import ENTITY_FILE, plain_spine
+from tallyveil_studies.geographic_spines.rhode_island import spine_and_families
 
 _FAMILIES: Final = ("place", "county_subdivision", "school_district", "tribal_area")
 _MEASURES: Final[dict[str, DistanceMeasure]] = {"the paper's": "sorted", "by the sum of distances": "sum"}
@@ -52,9 +51,7 @@ def rhode_island_tract_groups(inputs: StudyInputs) -> Findings:
     Raises:
         MissingDataError: a file is missing.
     """
-    spine = plain_spine(inputs)
-    (path,) = inputs.files("Rhode Island's areas", (ENTITY_FILE,))
-    rows = _rows("Rhode Island", spine, read_families(path, spine, _FAMILIES))
+    rows = _rows("Rhode Island", *spine_and_families(inputs, _FAMILIES))
     return Findings({"rhode-island-tract-groups": pl.DataFrame(rows)}, notes=_NOTES)
 
 
