@@ -54,6 +54,17 @@ export function byId(id) {
 }
 
 /**
+ * Whether the details with this id stand open on the page, so that they stay open when they are made again. It is read
+ * from the page, and not noted when they are opened: a browser tells of that later, perhaps after they are made again.
+ * @param {string} id
+ * @returns {boolean}
+ */
+export function isOpen(id) {
+  const before = document.getElementById(id);
+  return before instanceof HTMLDetailsElement && before.open;
+}
+
+/**
  * @param {Element} made
  * @param {Attributes} attributes
  * @param {Child[]} children

@@ -1,7 +1,7 @@
 /** Which areas the table is about: all of a kind, or some, chosen by list, by name, on the map, or by a file. */
 
 import { parseCsv } from "../parts/csv.js";
-import { element, refill } from "../parts/elements.js";
+import { element, isOpen, refill } from "../parts/elements.js";
 import { say } from "../parts/language.js";
 import { count, counted } from "../parts/numbers.js";
 import { shown } from "../parts/shown.js";
@@ -26,7 +26,6 @@ export class AreasCard {
   #index;
   #catalogue;
   #answers;
-  #open = false;
   #mapOpen = false;
   #problem = "";
   /** @type {import("./area-map.js").AreaMap | null} */
@@ -56,23 +55,25 @@ export class AreasCard {
     const chosen = choices.question.areas ?? [];
     const { minus } = choices.question;
     const named = chosen.length > 0 || minus.length > 0 || asked.plan !== "";
+    // Before the rest: what is open is asked when nothing is waited for any more.
+    const list = kind !== null && kind.n <= MOST_LISTED ? await this.#list(kind, choices) : null;
     const problem = this.#problem;
     this.#problem = "";
     return element("div", { class: "field-card panel" },
       ...fieldHead(this.#catalogue.fields[0], choices, again),
       element("p", { class: "quiet" }, this.#says(kind, chosen, asked)),
-      chips("in", chosen, (areas) => choices.choose(areas), say("Take out")),
+      chips("in", chosen, (area) => choices.removeArea(area), say("Take out")),
       asked.plan === "" ? null : element("button", { type: "button", id: "leave-file", onclick: () => choices.leavePlan() }, say("Leave the file {file}", { file: shown(asked.file) })),
       minus.length === 0 ? null : element("p", { class: "quiet" }, say("Subtracted:")),
-      chips("minus", minus, (areas) => choices.subtract(areas), say("Do not subtract")),
+      chips("minus", minus, (area) => choices.removeSubtracted(area), say("Do not subtract")),
       problem === "" ? null : element("p", { class: "error", role: "alert" }, shown(problem)),
-      element("details", { class: "filter", open: this.#open || named, ontoggle: (event) => { this.#open = event.target.open; } },
+      element("details", { class: "filter", id: "areas-chosen", open: isOpen("areas-chosen") || named },
         element("summary", { id: "areas-choose" }, say("Choose areas")),
         searchBox({
           id: "add-area", label: say("Add an area"), placeholder: say("Name or geocode"),
-          find: (text) => this.#index.find(text, kind?.number ?? null), choose: (area) => choices.choose(with_(chosen, area.geocode)),
+          find: (text) => this.#index.find(text, kind?.number ?? null), choose: (area) => choices.addArea(area.geocode),
         }),
-        kind !== null && kind.n <= MOST_LISTED ? await this.#list(kind, choices) : null,
+        list,
         ...this.#onMap(kind, choices),
         this.#answers ? this.#file(choices, kind) : null,
         chosen.length > 0 ? element("button", { type: "button", id: "all-areas", onclick: () => choices.choose([]) }, say("All areas")) : null));
@@ -100,7 +101,7 @@ export class AreasCard {
     return element("div", { class: "ticks", role: "group", "aria-label": say("Areas of the table: {areas}", { areas: kindWords(kind).many }) }, ...areas.map((area) =>
       element("label", { for: `area-${area.row}` }, element("input", {
         type: "checkbox", id: `area-${area.row}`, checked: chosen.has(area.geocode),
-        onchange: (event) => choices.choose(event.target.checked ? with_([...chosen], area.geocode) : [...chosen].filter((code) => code !== area.geocode)),
+        onchange: (event) => event.target.checked ? choices.addArea(area.geocode) : choices.removeArea(area.geocode),
       }), areaTitle(area))));
   }
 
@@ -135,9 +136,9 @@ export class AreasCard {
       const { AreaMap } = await import("./area-map.js");
       this.#map ??= new AreaMap(this.#mapPlace, this.#areas);
     }
-    await this.#map.show(kinds, choices.question.areas ?? [], (area) => {
-      const chosen = choices.question.areas ?? [];
-      choices.choose(chosen.includes(area.geocode) ? chosen.filter((code) => code !== area.geocode) : with_(chosen, area.geocode));
+    await this.#map.show(kinds, choices.question.areas ?? [], ({ geocode }) => {
+      if (choices.question.areas?.includes(geocode)) choices.removeArea(geocode);
+      else choices.addArea(geocode);
     });
   }
 
@@ -199,22 +200,14 @@ function rowsOf(text) {
  * Areas that were chosen, as chips that go away when they are pressed.
  * @param {string} id
  * @param {string[]} areas
- * @param {(areas: string[]) => void} change
+ * @param {(area: string) => void} remove
  * @param {string} words
  */
-function chips(id, areas, change, words) {
+function chips(id, areas, remove, words) {
   if (areas.length === 0) return null;
   const list = element("ul", { class: "chips" });
   refill(list, ...areas.slice(0, MOST_CHIPS).map((area, place) => element("li", { class: "chip" }, element("span", {}, shown(area)),
-    element("button", { type: "button", id: `${id}-${place}`, "aria-label": `${words} ${shown(area)}`, onclick: () => change(areas.filter((one) => one !== area)) }, "×"))),
+    element("button", { type: "button", id: `${id}-${place}`, "aria-label": `${words} ${shown(area)}`, onclick: () => remove(area) }, "×"))),
   areas.length > MOST_CHIPS ? element("li", { class: "quiet" }, say("and {number} more", { number: count(areas.length - MOST_CHIPS) })) : null);
   return list;
-}
-
-/**
- * @param {string[]} areas
- * @param {string} area
- */
-function with_(areas, area) {
-  return areas.includes(area) ? areas : [...areas, area];
 }

@@ -1,25 +1,24 @@
 /** What a choice of the reader makes of a question. */
 
 import { writeState } from "../parts/link-state.js";
-import { askQuestion, partsOf } from "./asked.js";
+import { askQuestion, partsOf, readAsked } from "./asked.js";
 import { COMPARING, emptyQuestion } from "./grammar.js";
 
-/** @typedef {import("./asked.js").Asked} Asked */
 /** @typedef {import("./catalogue.js").Catalogue} Catalogue */
 /** @typedef {import("./grammar.js").Question} Question */
 /** @typedef {"rows" | "columns"} Zone */
 
 export class Choices {
   #catalogue;
-  #asked;
 
-  /**
-   * @param {Catalogue} catalogue
-   * @param {Asked} asked
-   */
-  constructor(catalogue, asked) {
+  /** @param {Catalogue} catalogue */
+  constructor(catalogue) {
     this.#catalogue = catalogue;
-    this.#asked = asked;
+  }
+
+  /** Read anew at each choice: a quick reader chooses again before the page shows what was chosen before. */
+  get #asked() {
+    return readAsked(this.#catalogue);
   }
 
   /** The question that is asked now; an empty one if its words cannot be read. */
@@ -86,9 +85,23 @@ export class Choices {
     this.#ask({ ...this.question, areas: areas.length > 0 ? areas : null });
   }
 
-  /** @param {string[]} minus */
-  subtract(minus) {
-    this.#ask({ ...this.question, minus });
+  /** @param {string} area */
+  addArea(area) {
+    const areas = this.question.areas ?? [];
+    if (!areas.includes(area)) this.choose([...areas, area]);
+  }
+
+  /** @param {string} area */
+  removeArea(area) {
+    this.choose((this.question.areas ?? []).filter((other) => other !== area));
+  }
+
+  /**
+   * Subtract an area no longer.
+   * @param {string} area
+   */
+  removeSubtracted(area) {
+    this.#ask({ ...this.question, minus: this.question.minus.filter((other) => other !== area) });
   }
 
   /**
@@ -153,7 +166,8 @@ export class Choices {
     const shareOf = question.shareOf?.filter((name) => kept.some((other) => this.#same(other, name))) ?? null;
     const next = { ...question, by, shareOf };
     // Areas are of the kind that makes the rows; those of another kind would be refused.
-    if (this.#catalogue.kindOf(next) !== this.#catalogue.kindOf(this.question) && question.areas === this.question.areas) {
+    const sameAreas = JSON.stringify(question.areas) === JSON.stringify(this.question.areas);
+    if (this.#catalogue.kindOf(next) !== this.#catalogue.kindOf(this.question) && sameAreas) {
       next.areas = null;
       if (this.#asked.plan !== "" && this.#catalogue.kindOf(next) !== null) writeState({ plan: null, file: null }, true);
     }

@@ -1,6 +1,6 @@
 /** The fields of a release: what can make rows and columns, and which levels are counted. By pointer and by keyboard. */
 
-import { element } from "../parts/elements.js";
+import { element, isOpen } from "../parts/elements.js";
 import { say } from "../parts/language.js";
 import { levelTitle } from "../explorer/site.js";
 
@@ -100,8 +100,7 @@ function filter(field, grouping, choices) {
     choices.count(name, places.length === levels.length ? [] : isSpan ? [levels[first], levels[last]] : places.map((place) => levels[place]), isSpan);
   };
   const summary = condition === null ? say("Count only some") : say("Only {levels}", { levels: said(condition, grouping) });
-  const open = opened.has(id);
-  return element("details", { class: "filter", open, ontoggle: (event) => (event.target.open ? opened.add(id) : opened.delete(id)) },
+  return element("details", { class: "filter", id: `${id}-levels`, open: isOpen(`${id}-levels`) },
     element("summary", { id: `${id}-filter` }, summary),
     levels.length > MOST_TICKS ? span(id, grouping, ticked, take) : null,
     element("div", { class: "ticks", role: "group", "aria-label": say("{field}: levels that are counted", { field: field.title }) },
@@ -109,18 +108,15 @@ function filter(field, grouping, choices) {
         element("input", {
           type: "checkbox", id: `${id}-level-${place}`, checked: ticked.has(level),
           onchange: (event) => {
-            const chosen = new Set(ticked);
-            if (event.target.checked) chosen.add(level);
-            else chosen.delete(level);
+            // All ticks as they stand now: a quick reader ticks again before the page shows the tick before.
+            const ticks = event.target.closest(".ticks").querySelectorAll("input");
+            const chosen = new Set(levels.filter((_, tick) => ticks[tick].checked));
             if (chosen.size === 0) event.target.checked = true;
             take(chosen);
           },
         }), labels[place]))),
     condition === null ? null : element("button", { type: "button", id: `${id}-all`, onclick: () => choices.count(name, []) }, say("Count all")));
 }
-
-/** The filters that are open: they stay so when the cards are shown again. @type {Set<string>} */
-const opened = new Set();
 
 /**
  * The first and the last level that are counted, for attributes with many.

@@ -83,7 +83,7 @@ class Page {
 
   /** @param {Asked} asked */
   async #controls(asked) {
-    const choices = new Choices(this.#catalogue, asked);
+    const choices = new Choices(this.#catalogue);
     const again = () => void this.#controls(asked);
     const areas = await this.#areasCard.show(choices, asked, again);
     const cards = this.#catalogue.fields.slice(1).map((field) => attributeCard(field, choices, again));
