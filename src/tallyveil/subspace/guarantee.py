@@ -320,7 +320,8 @@ def laplace_guarantee(
         with precision(_BITS):
             # Both laws may be off by the total variation, and the second is multiplied by e^eps.
             added = (1 + rational(epsilon).exp()) * rational(total_variation)
-            delta = min(Fraction(round_up(added)), Fraction(1))
+            # Before the fraction: e^eps may be no float.
+            delta = Fraction(min(round_up(added), 1.0))
     return SmoothGuarantee(law.norm, epsilon, delta, lattice.system.names)
 
 

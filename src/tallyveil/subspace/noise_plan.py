@@ -26,7 +26,7 @@ from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.numbers import at_most, delta_text, exact_text
 from tallyveil.arrays import Integers
 from tallyveil.declared import Declared, Exact, Flag, Whole, left_out
-from tallyveil.errors import ConfigError, SolverError
+from tallyveil.errors import BudgetError, ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.storage.json_files import JsonObject
@@ -290,6 +290,7 @@ def guarantee_record(
         neighbours: The relation under which the budget is declared.
     Raises:
         SolverError: a chain adds more to delta than its settings allow.
+        BudgetError: the guarantee would promise nothing.
     """
     require_allowed(plan, int(distance), delta)
     names = list(plan.lattice.system.names)
@@ -333,6 +334,13 @@ def guarantee_record(
             extrapolate=settings.extrapolate,
         )
     epsilon_at, delta_at = guarantee.at(distance)
+    if delta_at >= 1:
+        raise BudgetError(
+            f"{plan.law}: the sampler draws it within total variation distance {at_most(plan.total_variation, 3)}, "
+            f"which e^epsilon multiplies. At epsilon {at_most(epsilon_at)} this gives delta 1: nothing would be "
+            "promised. Wanted a smaller epsilon. Nothing was spent.",
+            code="subspace-parameter",
+        )
     at_delta = f" at delta = {at_most(delta_at, 3)}" if delta_at else ""
     return record | {
         "norm": plan.law.norm.value,

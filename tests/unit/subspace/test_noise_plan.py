@@ -7,14 +7,14 @@ from tallyveil.accounting.costs import delta_with_total_variation
 from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.proved import proved_epsilon
-from tallyveil.errors import SolverError
+from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.diagnostics import added_delta
 from tallyveil.subspace.guarantee import chain_guarantee, event_of, gaussian_delta, least_distance
 from tallyveil.subspace.lattice import lattice_of, shortest_vectors
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
-from tallyveil.subspace.noise_plan import ChainSettings, guarantee_record, plan_noise
+from tallyveil.subspace.noise_plan import ChainSettings, guarantee_record, plan_noise, plan_restricted
 from tallyveil_studies.integer_subspace.examples import delinquent_children
 
 KEY = insecure_key("noise plans")
@@ -94,3 +94,12 @@ def test_the_headline_of_gaussian_noise_is_what_is_proved_of_its_event():
     proved = proved_epsilon(event_of(law, TABLE, 4), Neighbours.BOUNDED, delta)
     assert stated["epsilon"] == proved.bounds.upper
     assert stated["statement"].startswith(f"epsilon <= {at_most(proved.bounds.upper)} at delta = 1e-10, ")
+
+
+@pytest.mark.parametrize("epsilon", [30, 100_000])
+def test_a_guarantee_that_promises_nothing_is_refused(epsilon):
+    """The l2 law is drawn up to a small total variation, which a large epsilon raises to 1."""
+    plan = plan_restricted(SUM, GeneralisedLaplace(Norm.L2, Fraction(epsilon)))
+    with pytest.raises(BudgetError, match="nothing would be promised") as caught:
+        guarantee_record(plan, Fraction(2), Fraction(1, 10**10), Neighbours.BOUNDED)
+    assert caught.value.code == "subspace-parameter"

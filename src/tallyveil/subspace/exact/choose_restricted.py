@@ -22,7 +22,7 @@ import numpy as np
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError
-from tallyveil.subspace.exact.choose_sampler import choose_sampler
+from tallyveil.subspace.exact.choose_sampler import cells_of, choose_sampler
 from tallyveil.subspace.exact.mixture import CUT_BITS
 from tallyveil.subspace.exact.partial_sums import LARGEST_MIXED, LARGEST_STEPS, partial_sums, sampler_by_sums
 from tallyveil.subspace.exact.redraws import (
@@ -81,7 +81,9 @@ def choose_restricted(
     most = LARGEST_MIXED if law.takes_root else LARGEST_STEPS
     steps = partial_sums(structure, totals, largest, most)
     if steps is not None:
-        return RestrictedChoice(sampler_by_sums(counts, law, steps), "partial sums", n_steps=steps.n_steps)
+        with cells_of(law):
+            sampler = sampler_by_sums(counts, law, steps)
+        return RestrictedChoice(sampler, "partial sums", n_steps=steps.n_steps)
     # Up to 2**16 rounds are within 2**-62 of the law together.
     free = choose_sampler(lattice, law, MOST_TRIALS_A_ROUND, cut_bits=CUT_BITS + STOP_BITS)
     if free.sampler is None:
@@ -90,6 +92,7 @@ def choose_restricted(
             most,
             "free noise of this law has no exact sampler here that is expected to need "
             f"{MOST_TRIALS_A_ROUND:,} trials or fewer",
+            "another epsilon" if law.takes_root else 'more epsilon, norm = "l2"',
         )
     bounded = np.ones(lattice.n_cells, dtype=np.bool_)
     if largest is None:
@@ -103,17 +106,18 @@ def choose_restricted(
             most,
             f"free noise leaves all counts within the bounds in {share * PILOT_ROUNDS} of {PILOT_ROUNDS} trials around "
             f"a typical table with these sums, and at least {LEAST_SHARE * PILOT_ROUNDS} are wanted",
+            "more epsilon",
         )
     return RestrictedChoice(RedrawingSampler(free.sampler, counts, bounded, largest), "redraws", share=share)
 
 
-def _refused(lattice: Lattice, most_steps: int, why: str) -> ConfigError:
+def _refused(lattice: Lattice, most_steps: int, why: str, budget: str) -> ConfigError:
     n_blocks = len(lattice.structure.blocks)
     return ConfigError(
         '[mechanism] outputs is "restricted", but there are too many tables with the sums of this one. They have '
         f"{n_blocks:,} groups of cells that the constraints treat alike, and dynamic programming over what these leave "
         f"to each other would list more than {most_steps:,} numbers. Drawing free noise again and again does not take "
-        f'its place: {why}. Use outputs = "nonnegative" or "free", more epsilon, norm = "l2", fewer constraints that '
+        f'its place: {why}. Use outputs = "nonnegative" or "free", {budget}, fewer constraints that '
         "cross, or attributes with fewer levels. Nothing was spent.",
         code="subspace-outputs",
     )

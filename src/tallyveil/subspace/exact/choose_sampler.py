@@ -22,12 +22,13 @@ Stopping rule. Pilot trials double until three succeed, or until the rate is kno
 Worked case. A table whose only invariant is its total is one block that sums to zero, so split sums are chosen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from tallyveil.errors import SolverError
+from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.subspace.constraints import StructureKind
@@ -136,7 +137,31 @@ def choose_sampler(
         cut_bits: The l2 law is cut off where its mass is below 2**-cut_bits.
     Returns:
         The choice. It has no sampler if no exact method is fast enough.
+    Raises:
+        BudgetError: the noise of a cell would be narrower or wider than any that is drawn.
     """
+    if isinstance(law, GeneralisedLaplace):
+        with cells_of(law):
+            return _chosen(lattice, law, most_trials, cut_bits)
+    return _chosen(lattice, law, most_trials, cut_bits)
+
+
+@contextmanager
+def cells_of(law: GeneralisedLaplace) -> Iterator[None]:
+    """A law of cells that is refused is refused as the law of the lattice, which is what was asked for."""
+    try:
+        yield
+    except BudgetError as error:
+        size = "large" if law.epsilon > 1 else "small"
+        raise BudgetError(
+            f"{law}: epsilon is too {size} for an exact draw on this lattice, where the noise of one cell would be "
+            f"{'narrower' if law.epsilon > 1 else 'wider'} than any that is drawn. Wanted an epsilon nearer to 1. "
+            "Nothing was spent.",
+            code="subspace-parameter",
+        ) from error
+
+
+def _chosen(lattice: Lattice, law: LatticeLaw, most_trials: float, cut_bits: int) -> SamplerChoice:
     if isinstance(law, GeneralisedLaplace) and law.takes_root:
         return _l2_laplace(lattice, law, most_trials, cut_bits)
     cell = _cell_law(law)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2, chi2_contingency
 from tests.samples import few
 
-from tallyveil.errors import ConfigError, SolverError
+from tallyveil.errors import BudgetError, ConfigError, SolverError
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact import choose_restricted as chooser
@@ -194,6 +194,17 @@ def test_a_typical_table_has_the_sums_and_one_that_no_free_table_fits_is_refused
         choose_restricted(lattice_of(crossing), wide, np.array([1, 0, 1, 0, 1, 0]), None)
     with pytest.raises(ConfigError, match="no exact sampler here"):
         choose_restricted(lattice_of(margins(4, 4, 4)), wide, np.full(64, 1000), None)
+
+
+@pytest.mark.parametrize(
+    ("norm", "epsilon", "size"),
+    [(Norm.L2, "1/100000", "small"), (Norm.L2, "100000", "large"), (Norm.L1, "100000", "large")],
+)
+def test_a_refused_law_of_cells_is_refused_as_the_law_that_was_asked_for(norm, epsilon, size):
+    law = GeneralisedLaplace(norm, Fraction(epsilon))
+    with pytest.raises(BudgetError, match=f"epsilon {epsilon} .*: epsilon is too {size}") as caught:
+        choose_restricted(lattice_of(margins(3, 3, 3)), law, np.full(27, 1000), None)
+    assert caught.value.code == "subspace-parameter"
 
 
 def test_the_choice_depends_on_the_sums_alone(monkeypatch):
