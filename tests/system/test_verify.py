@@ -164,10 +164,31 @@ def test_draws_are_proved_from_their_release_and_public_files(release, draws, co
     assert alone.holds
     assert alone.proved == ()
     assert "--release" in " ".join(alone.not_looked_at)
-    for given in ({"releases": [release, release]}, {}):
+    for folder, releases in ((root, [release, release]), (root, []), (release, [])):
         with pytest.raises(ConfigError) as caught:
-            tallyveil.verify(root if given else release, **given, covariates=public["covariates"])
+            tallyveil.verify(folder, releases=releases, covariates=public["covariates"])
         assert caught.value.code == "bad-flag"
+
+
+def _not_utf8(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"draws", b"dr\xe4ws"))
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "file"), [(_not_utf8, "README.txt"), (_pipe, "README.txt"), (_pipe, "*.parquet")]
+)
+def test_a_file_of_draws_that_cannot_be_read_is_wrong(release, draws, tmp_path, spoil, file):
+    copy = Path(shutil.copytree(draws[0], tmp_path / "copy"))
+    spoil(next(copy.rglob(file)))
+    verdict = tallyveil.verify(copy, releases=[release])
+    assert not verdict.holds
+    # What is not looked at, because the files are wrong, is named.
+    assert any("keep its promises" in words for words in verdict.not_looked_at) == (spoil is _pipe)
 
 
 def test_chains_that_did_not_agree_are_wrong(draws, tmp_path):

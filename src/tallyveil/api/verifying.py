@@ -350,10 +350,12 @@ _LARGE: Final = frozenset({"histogram", "measurements", "microdata"})
 
 
 def _entries(root: Path) -> Iterator[Path]:
-    """Everything in a folder that is no folder; raises StoreError for a link and for an empty folder."""
+    """All files in a folder; raises StoreError for a link, an empty folder, and what is no file, such as a pipe."""
     for path in sorted(root.rglob("*")):
         require_fits(not path.is_symlink(), f"{path} is a link, which leads elsewhere on every machine")
         if not path.is_dir():
+            # A pipe would be waited for, and is no part of what was published.
+            require_fits(path.is_file(), f"{path.name!a:.200} is no file")
             yield path
         else:
             require_fits(any(path.iterdir()), f"{path} is an empty folder, which no run leaves")
@@ -972,6 +974,12 @@ def _draws(root: Path, sources: Sequence[Path], whole: bool, public: Sequence[Pa
             f"{len(sources)} releases were named, and draws are of one. Name that one with --release.",
             code="bad-flag",
         )
+    if any(public) and not sources:
+        raise ConfigError(
+            "Covariates and an earlier census were named, and no release, which says what areas they are of. Name it "
+            "with --release.",
+            code="bad-flag",
+        )
     content, stated = stated_description(root)
     look = _Parts(root)
     look.hold(
@@ -992,6 +1000,10 @@ def _draws(root: Path, sources: Sequence[Path], whole: bool, public: Sequence[Pa
         look.hold(f"the release {source} holds", partial(_require_holds, source, whole))
         if not look.wrong:
             _claim_draws(look, content, source, whole, public)
+        else:
+            look.unseen.append(
+                "whether the draws follow from this release and keep its promises: it is looked at once nothing above is wrong"
+            )
     return look.verdict(f"{stated.number} draws of a release", signed=DRAWS)
 
 

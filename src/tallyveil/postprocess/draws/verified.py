@@ -56,7 +56,8 @@ def derived_description(out: Path, release: FinishedRelease) -> JsonObject:
         warnings=list(marks.warnings),
     )
     text = readme_of(derived, experimental=derived.geolevel == finest)
-    require_fits((out / README).read_text(encoding="utf-8") == text, f"{README} says something else")
+    # As bytes: another text need not be UTF-8.
+    require_fits((out / README).read_bytes() == text.encode(), f"{README} says something else")
     return asdict(derived)
 
 
