@@ -1002,7 +1002,8 @@ def _draws(root: Path, sources: Sequence[Path], whole: bool, public: Sequence[Pa
             _claim_draws(look, content, source, whole, public)
         else:
             look.unseen.append(
-                "whether the draws follow from this release and keep its promises: it is looked at once nothing above is wrong"
+                "whether the draws follow from this release and keep its promises: that is looked at once nothing "
+                "above is wrong"
             )
     return look.verdict(f"{stated.number} draws of a release", signed=DRAWS)
 

@@ -45,7 +45,8 @@ _UNHELD = {  # by the name of a `FolderState`
         "inputs looks like this"
     ),
     "STARTED": (
-        "interrupted: no process works here. The command that began the run goes on with it and spends nothing more"
+        "interrupted: no process works here. The command that began the run goes on with it, or says again why it "
+        "ended, and spends nothing more"
     ),
     "SEALED": (
         "interrupted before its last steps. The command that began the run finishes it and spends nothing more"

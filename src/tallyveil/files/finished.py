@@ -40,7 +40,7 @@ def refuse_unfinished(root: Path) -> None:
         why = "its private folder is still there, which may hold the key" if private else "it has no manifest"
         raise StoreError(
             f"the run in {root} is not finished: {why}. Run the command that began it once more, with the same "
-            "inputs. It finishes the release, removes the key and spends nothing more.",
+            "inputs. It finishes the release and removes the key, or says again why it ended, and spends nothing more.",
             code="release-unfinished",
         )
 
