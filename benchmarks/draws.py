@@ -114,7 +114,7 @@ def evaluate(release: FinishedRelease, sampled: Sampled, released: np.ndarray, t
     for item in sampled.residuals:
         ratios = " ".join(f"{ratio:.2f}" for ratio in item.ratio)
         print(f"{item.geolevel} {item.query}: {ratios} (standard error {item.error:.3f})")
-    states = np.stack([draw.dense(0, draw.n_geounits, release.schema.size) for draw in sampled.draws])
+    states = np.stack([draw.dense(0, draw.n_geounits, release.schema.size) for draw in sampled.draws()])
     print(
         f"| geolevel | query | inside 90 % | 95 % | 95 % by true size {SIZES} | error, published | of means |"
     )
@@ -193,7 +193,7 @@ def statistics(races: np.ndarray, minors: np.ndarray) -> dict[str, float]:
 def nonlinear(release: FinishedRelease, sampled: Sampled, truth: np.ndarray) -> None:
     """Print how often intervals of 95 % hold shares of groups, and statistics of the areas of each county."""
     schema, spine = release.schema, release.spine
-    states = np.stack([draw.dense(0, draw.n_geounits, schema.size) for draw in sampled.draws])
+    states = np.stack([draw.dense(0, draw.n_geounits, schema.size) for draw in sampled.draws()])
     for level in range(2, spine.n_levels - 1):
         offsets, geolevel = spine.finest_offsets(level), spine.geolevels[level]
         tables = [

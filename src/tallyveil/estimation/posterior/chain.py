@@ -1,6 +1,5 @@
 """A chain: sweeps of moves, each followed by an update of the prior's parameters."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -111,7 +110,6 @@ class Chain:
         self.parameters = replace(self.parameters, block_class=self.parameters.block_class.copy())
         prior = kernel_prior(self.problem, self.parameters)
         coarser = range(2, len(problem.tree.ancestor))
-        attributes = list(_attributes(self.problem))
         cells = self._columns(problem.steps.group[-1])
         moved = Moved(cells, cells, self.problem.is_sparse)
         for _ in range(SIBLINGS):
@@ -125,23 +123,15 @@ class Chain:
                 shift_between_blocks(rng, problem, prior, state, row, of_few, (1, 1))
         if self.problem.is_limited:
             # Limits may leave a block with cells that its siblings do not have: people then change both at once.
-            changed = attributes[self.sweep % len(attributes)]
+            changed = self.problem.turns[self.sweep % len(self.problem.turns)]
             for row in [1, *coarser]:
-                shift_between_blocks(rng, problem, prior, state, row, moved, changed)
+                shift_between_blocks(rng, problem, prior, state, row, moved, (changed.stride, changed.size))
         # The people of a block and its class hold each other where they are. So it is drawn here, too, and not only
         # with the other parameters.
         self.parameters = reclassed(rng, self.problem, state, self.parameters)
         prior = with_classes(self.problem, prior, self.parameters.block_class)
-        for stride, size in attributes:
-            for _ in range(PAIRINGS if size > 2 else 1):
-                shift_between_cells(rng, problem, prior, state, stride, size)
+        for turns in self.problem.turns:
+            for _ in range(PAIRINGS if turns.size > 2 else 1):
+                shift_between_cells(rng, problem, prior, state, turns)
         add_or_remove(rng, problem, prior, state)
         self.sweep += 1
-
-
-def _attributes(problem: PosteriorProblem) -> Iterator[tuple[int, int]]:
-    """Step between levels, in cells, and number of levels of each attribute."""
-    stride = 1
-    for attribute in reversed(problem.schema.attributes):
-        yield stride, attribute.size
-        stride *= attribute.size

@@ -1,7 +1,7 @@
 """What the sampler is given: the spine, the noisy answers, the limits, and the steps in which a block's persons are
 divided."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -16,7 +16,17 @@ from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.covariates import Covariates
 from tallyveil.estimation.posterior.earlier import EarlierCensus, EarlierShapes
 from tallyveil.geography.spine import Spine
-from tallyveil.kernels.posterior.moves import WINDOW, WORD, Answers, Limits, Problem, State, Steps, Tree
+from tallyveil.kernels.posterior.moves import (
+    WINDOW,
+    WORD,
+    Answers,
+    Limits,
+    Problem,
+    State,
+    Steps,
+    Tree,
+    Turns,
+)
 from tallyveil.measurements.answers import answer_tables
 from tallyveil.schema.counts import LARGEST_INT32
 from tallyveil.schema.query_group import QueryGroup
@@ -79,6 +89,7 @@ class PosteriorProblem:
         queries: The query of each table of noisy answers.
         precisions: 1 / variance of the noise, in the order of the kernel's `precision`.
         is_free: Blocks that limits allow to be empty and to have people; shape (blocks,).
+        turns: How levels of each attribute can be paired in each block, from the last attribute to the first.
         possible: Whether a group of a step has a possible cell; shape (columns,).
         is_sparse: Whether each geounit of the geolevel above the blocks has few people by its measurements; shape
             (geounits,).
@@ -93,6 +104,7 @@ class PosteriorProblem:
     queries: tuple[str, ...]
     precisions: Floats
     is_free: NDArray[np.bool_]
+    turns: tuple[Turns, ...]
     possible: NDArray[np.bool_]
     is_sparse: Bools
     above: tuple[Int32s, ...]
@@ -237,13 +249,15 @@ def posterior_problem(
     possible = np.zeros(len(steps.step), bool)
     for columns in steps.group:
         possible[columns[schema.possible(cells)]] = True
+    allowed, is_free = _allowed(tree, kernel_limits)
     return PosteriorProblem(
         schema,
         spine,
         Problem(tree, answers, kernel_limits, steps),
         queries,
         precisions,
-        _free(tree, kernel_limits),
+        is_free,
+        tuple(_turns(schema, allowed)),
         possible,
         _sparse(spine, answers),
         above,
@@ -489,7 +503,10 @@ def _limited(tree: Tree, limits: Limits, counts: Int32s) -> Int32s:
     return np.concatenate(values).astype(np.int32)
 
 
-def _free(tree: Tree, limits: Limits) -> NDArray[np.bool_]:
+def _allowed(tree: Tree, limits: Limits) -> tuple[Bools, Bools]:
+    """Which cells of each block limits allow to have people, and which blocks may be empty and may have people; shapes
+    (blocks, cells) and (blocks,).
+    """
     n_blocks, n_cells = tree.ancestor.shape[1], limits.answer_of.shape[1]
     allowed, forced = np.ones((n_blocks, n_cells), bool), np.zeros(n_blocks, bool)
     for geolevel, answer_of, begin, size in zip(
@@ -499,4 +516,25 @@ def _free(tree: Tree, limits: Limits) -> NDArray[np.bool_]:
         allowed &= (answer_of < 0) | (limits.upper[at] > 0)
         if geolevel == 0:
             forced |= ((answer_of >= 0) & (limits.lower[at] > 0)).any(axis=1)
-    return np.asarray(allowed.any(axis=1) & ~forced, bool)
+    return allowed, np.asarray(allowed.any(axis=1) & ~forced, bool)
+
+
+def _turns(schema: Schema, allowed: Bools) -> Iterator[Turns]:
+    """How levels can be paired, from the last attribute of the schema to the first.
+
+    Args:
+        schema: The universe.
+        allowed: Cells that limits allow; shape (blocks, cells).
+    """
+    stride = 1
+    for attribute in reversed(schema.attributes):
+        size = attribute.size
+        has_level = allowed.reshape(len(allowed), -1, size, stride).any(axis=(1, 3))
+        kinds, kind = np.unique(has_level, axis=0, return_inverse=True)
+        level, turn = np.arange(size), np.arange(size)[:, None]
+        partner = (turn - level) % size
+        # A turn pairs some two levels of a kind, of which both are allowed.
+        pairs = (kinds[:, None, :] & kinds[:, partner] & (partner != level)).any(axis=2)
+        begin = np.concatenate([[0], np.cumsum(pairs.sum(axis=1))])
+        yield Turns(stride, size, kind.reshape(-1).astype(np.int32), begin, np.nonzero(pairs)[1])
+        stride *= size

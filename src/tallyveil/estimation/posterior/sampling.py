@@ -14,9 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.errors import SolverError
@@ -36,9 +37,11 @@ from tallyveil.schema.counts import PublicCounts
 from tallyveil.subspace.diagnostics import scale_reduction
 
 Result = TypeVar("Result")
+Unsigned: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
-SAMPLER: Final = 2
-"""Number of this sampler: a change with which the same key gives other draws raises it."""
+SAMPLER: Final = 3
+"""Number of this sampler: a change with which the same key gives other draws, or chains are saved in other arrays,
+raises it."""
 CHAINS: Final = 4
 LEARNERS: Final = 2
 """Chains from which the common parameters are learned. With four, their means would be more exact by less than a fifth
@@ -110,6 +113,38 @@ class Convergence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class CompactCounts:
+    """A table of whole counts in the narrowest types that hold them: chains remember some hundred tables.
+
+    Attributes:
+        lengths: Number of cells with people of each block; unsigned, shape (blocks,).
+        cells: These cells, block by block; unsigned, shape (entries,).
+        counts: Their people; unsigned, shape (entries,).
+    """
+
+    lengths: Unsigned
+    cells: Unsigned
+    counts: Unsigned
+
+    @classmethod
+    def of(cls, counts: Int32s) -> "CompactCounts":
+        """A table; shape (blocks, cells)."""
+        rows, cells = np.nonzero(counts)
+        lengths = np.bincount(rows, minlength=len(counts))
+        return cls(_narrowest(lengths), _narrowest(cells), _narrowest(counts[rows, cells]))
+
+    def public(self, geolevel: str) -> PublicCounts:
+        """The table as counts of a geolevel."""
+        offsets = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+        return PublicCounts(geolevel, offsets, self.cells.astype(np.int32), self.counts.astype(np.int32))
+
+
+def _narrowest(values: NDArray[Any]) -> Unsigned:
+    """The same whole numbers, none of them negative, in the narrowest type that holds the largest."""
+    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Segment:
     """What is remembered of some consecutive sweeps of one chain.
 
@@ -126,7 +161,7 @@ class _Segment:
     families: Floats
     blocks: Floats
     squares_of_residuals: list[Floats]
-    states: list[PublicCounts]
+    states: list[CompactCounts]
 
     def joined(self, following: "_Segment") -> "_Segment":
         """This and the following segment as one."""
@@ -150,7 +185,7 @@ class HeldChain:
         segments: What is remembered of them.
     """
 
-    counts: PublicCounts
+    counts: CompactCounts
     parameters: Parameters
     sweep: int
     segments: list[_Segment]
@@ -178,16 +213,22 @@ class Sampled:
     """What chains that agree have drawn.
 
     Attributes:
-        draws: The draws: counts of the finest geolevel.
+        geolevel: The finest geolevel.
+        states: The tables that were drawn: counts of the finest geolevel.
         convergence: What was compared.
         common: The common parameters that were learned and held.
         residuals: Squared residuals of the states from which draws are taken.
     """
 
-    draws: list[PublicCounts]
+    geolevel: str
+    states: list[CompactCounts]
     convergence: Convergence
     common: Common
     residuals: list[Residuals]
+
+    def draws(self) -> Iterator[PublicCounts]:
+        """The draws, one after the other: all at once would take much memory."""
+        return (state.public(self.geolevel) for state in self.states)
 
 
 @dataclass(slots=True, eq=False)
@@ -228,20 +269,21 @@ class _Watched:
                 sums[1] += values.astype(np.float64) ** 2
             if sweep % (sweeps // STATES) == 0:
                 squares.append(squared_residuals(problem, state.residual))
-                states.append(_sparse(self.chain))
+                states.append(CompactCounts.of(self.chain.counts()))
         self.segments.append(_Segment(watched, families, blocks, squares, states))
 
     def held(self) -> HeldChain:
         """The chain as it is now."""
         chain = self.chain
-        return HeldChain(_sparse(chain), chain.parameters, chain.sweep, self.segments)
+        return HeldChain(CompactCounts.of(chain.counts()), chain.parameters, chain.sweep, self.segments)
 
     @classmethod
     def of(
         cls, problem: PosteriorProblem, key: int, number: int, about: Floats, held: HeldChain
     ) -> "_Watched":
         """A chain that goes on: its randomness is a function of its number and of the sweep."""
-        counts = held.counts.dense(0, problem.n_blocks, problem.schema.size).astype(np.int32)
+        table = held.counts.public(problem.spine.geolevels[problem.spine.finest])
+        counts = table.dense(0, problem.n_blocks, problem.schema.size).astype(np.int32)
         # A copy, since the arrays of an archive are read-only, which compiled code does not take.
         parameters = deepcopy(held.parameters)
         chain = Chain(problem, key, number, problem.state(counts), parameters, held.sweep, True)
@@ -319,7 +361,13 @@ def sample(
                         for part in segments
                         for square in part.squares_of_residuals
                     ]
-                    return Sampled(_spread(kept, number), convergence, common, residuals_of(problem, squares))
+                    return Sampled(
+                        problem.spine.geolevels[problem.spine.finest],
+                        _spread(kept, number),
+                        convergence,
+                        common,
+                        residuals_of(problem, squares),
+                    )
                 following = done + 2 if done + 2 <= SEGMENTS else SEGMENTS + 2 * THROWN
                 is_last = following * per_segment > longest
                 save(Progress(common, [watched.held() for watched in chains], done, per_segment))
@@ -432,7 +480,7 @@ def _percentile(means: Floats, factors: Floats) -> float:
     return float(np.quantile(often, 0.99)) if often.size else 1.0
 
 
-def _spread(chains: list[list[_Segment]], number: int) -> list[PublicCounts]:
+def _spread(chains: list[list[_Segment]], number: int) -> list[CompactCounts]:
     """Draws evenly from all chains, and from each evenly over what is kept of it."""
     draws = []
     for i, segments in enumerate(chains):
@@ -440,13 +488,6 @@ def _spread(chains: list[list[_Segment]], number: int) -> list[PublicCounts]:
         n = len(range(i, number, CHAINS))
         draws.append([states[(2 * k + 1) * len(states) // (2 * n)] for k in range(n)])
     return [draws[k % CHAINS][k // CHAINS] for k in range(number)]
-
-
-def _sparse(chain: Chain) -> PublicCounts:
-    counts, spine = chain.counts(), chain.problem.spine
-    rows, cells = np.nonzero(counts)
-    offsets = np.searchsorted(rows, np.arange(len(counts) + 1))
-    return PublicCounts(spine.geolevels[spine.finest], offsets, cells.astype(np.int32), counts[rows, cells])
 
 
 def _not_converged(convergence: Convergence) -> SolverError:

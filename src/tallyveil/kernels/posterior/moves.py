@@ -298,6 +298,27 @@ class Moved(NamedTuple):
     is_sparse: Bools
 
 
+class Turns(NamedTuple):
+    """How `shift_between_cells` can pair the levels of an attribute in each block. A pair of levels has a sum, modulo
+    the number of levels, and all pairs with one sum are made at once. Left out are sums with which nobody could move,
+    since public limits allow no two levels of a pair in the block: often a block may have one type of facility besides
+    households, and only one sum of eight pairs them.
+
+    Attributes:
+        stride: Step from a level of the attribute to the next, in cells.
+        size: Levels of the attribute.
+        kind: Kind of each block, by the levels that are allowed there.
+        begin: First entry of each kind in `turn`, and one entry more at the end.
+        turn: The sums.
+    """
+
+    stride: int
+    size: int
+    kind: Int32s
+    begin: Integers
+    turn: Integers
+
+
 class Problem(NamedTuple):
     """What stays."""
 
@@ -943,7 +964,7 @@ def shift_between_blocks(
         problem, prior, state: The law and the state.
         geolevel: Row of `Tree.ancestor`.
         moved: The cells.
-        attribute: Stride and size, as for `shift_between_cells`: a person changes the level of this attribute and the
+        attribute: Stride and size, as in `Turns`: a person changes the level of this attribute and the
             block at once. With a size of 1 a person keeps the cell.
     """
     problem, prior, state = _views(problem, prior, state)
@@ -986,24 +1007,24 @@ def shift_between_blocks(
 
 
 @njit(nogil=True, cache=True)
-def shift_between_cells(
-    rng: Any, problem: Problem, prior: Prior, state: State, stride: int, size: int
-) -> None:
+def shift_between_cells(rng: Any, problem: Problem, prior: Prior, state: State, turns: Turns) -> None:
     """In each block, pair the cells that differ in one attribute, and shift persons between the two of a pair.
 
     Args:
         rng: Generator.
         problem, prior, state: The law and the state.
-        stride: Step from a level of the attribute to the next, in cells.
-        size: Levels of the attribute.
+        turns: The attribute, and its pairs.
     """
     problem, prior, state = _views(problem, prior, state)
     steps = problem.steps
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
+    stride, size = turns.stride, turns.size
     for b in range(state.people.shape[0]):
-        if state.people[b, 0] == 0:
+        first = turns.begin[turns.kind[b]]
+        n = turns.begin[turns.kind[b] + 1] - first
+        if n == 0 or state.people[b, 0] == 0:
             continue
-        turn = _turn(rng, size)
+        turn = turns.turn[first + int(rng.random() * n) if n > 1 else first]
         _find_rows(problem, state.row, b, b)
         state.chosen[:] = 0
         for at in range(first_cell // WORD, state.chosen.size):

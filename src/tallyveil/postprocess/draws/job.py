@@ -6,7 +6,7 @@ which release and under which model they are, and how far the chains agreed.
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -204,7 +204,7 @@ def make_draws(
                 save=chains.write,
             )
         with watch.stage("write draws", number):
-            for i, counts in enumerate(_summed(release, sampled.draws, level)):
+            for i, counts in enumerate(_summed(release, sampled.draws(), level)):
                 write_histogram(out / _name(i), counts, release.schema, original, release.tags)
                 watch.advanced(1)
         geolevel = original.geolevels[level]
@@ -326,7 +326,7 @@ def _name(i: int) -> str:
     return f"draw-{i + 1:03d}"
 
 
-def _summed(release: FinishedRelease, draws: list[PublicCounts], level: int) -> Iterator[PublicCounts]:
+def _summed(release: FinishedRelease, draws: Iterable[PublicCounts], level: int) -> Iterator[PublicCounts]:
     """The draws' counts at a geolevel of the geography as readers know it."""
     original, place = release.hierarchies.original, release.hierarchies.original_ancestors(level)
     for draw in draws:

@@ -33,9 +33,9 @@ from tallyveil.estimation.posterior.prior import (
     reclassed,
     updated,
 )
-from tallyveil.estimation.posterior.problem import LimitRows, bits_of, posterior_problem
+from tallyveil.estimation.posterior.problem import LARGEST, LimitRows, bits_of, posterior_problem
 from tallyveil.estimation.posterior.residuals import residuals_of, squared_residuals
-from tallyveil.estimation.posterior.sampling import CHAINS, sample
+from tallyveil.estimation.posterior.sampling import CHAINS, CompactCounts, sample
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.kernels.posterior import moves
 from tallyveil.schema.counts import LARGEST_INT32
@@ -251,7 +251,8 @@ def test_moves_are_those_of_a_look_at_every_pair(row, attribute):
     for _ in range(3):
         moves.shift_between_blocks(first, *arguments, row, columns, attribute)
         if attribute[1] > 1:
-            moves.shift_between_cells(first, *arguments, *attribute)
+            (turns,) = (turns for turns in problem.turns if (turns.stride, turns.size) == attribute)
+            moves.shift_between_cells(first, *arguments, turns)
         look_at_every_pair(second, slow, row, numbers, attribute)
         assert (quick.counts() == slow.counts()).all()
     assert (quick.counts() != start).any()
@@ -430,6 +431,43 @@ def test_limits_cut_the_law_and_nothing_else():
     race = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     states = [x for x in states if ((x @ race <= upper) & (x @ race >= lower)).all()]
+    parameters = drawn_parameters(np.random.default_rng(8), problem)
+    visits = visits_of(problem, states[0], states, 2_000, parameters)
+    assert distance(visits, problem, states, parameters, log_likelihoods(problem, states)) < 2.0
+
+
+def of_three_races(blocks, total, upper):
+    """A problem with three races and two ages, and most people of each race in each block."""
+    schema = schema_from_mapping(
+        {
+            "name": "s",
+            "attributes": [
+                {"name": "race", "levels": ["a", "b", "c"]},
+                {"name": "age", "levels": ["x", "y"]},
+            ],
+        }
+    )
+    limits = [LimitRows(3, schema.query("race"), np.zeros_like(upper), upper)]
+    return problem_of(blocks, total, limits=limits, schema=schema)
+
+
+def test_levels_are_paired_where_limits_allow_both():
+    upper = np.array([[1, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 0], [0, 0, 0]], np.int32)
+    age, race = of_three_races(["1111", "1112", "1113", "1121", "1211"], 3, upper).turns
+    assert (age.stride, age.size, race.stride, race.size) == (1, 2, 2, 3)
+    for b, allowed in enumerate(upper.astype(bool).tolist()):
+        sums = race.turn[race.begin[race.kind[b]] : race.begin[race.kind[b] + 1]].tolist()
+        levels = [level for level in range(3) if allowed[level]]
+        assert sums == sorted({(i + j) % 3 for i in levels for j in levels if i != j})
+        sums = age.turn[age.begin[age.kind[b]] : age.begin[age.kind[b] + 1]].tolist()
+        assert sums == ([1] if any(allowed) else [])
+
+
+def test_a_block_of_two_levels_of_three_has_its_law():
+    upper = np.array([[3, 0, 3], [3, 3, 3]], np.int32)
+    problem = of_three_races(["1111", "1112"], 3, upper)
+    states = [np.array(x, np.int32).reshape(2, 6) for x in tables(3, 12)]
+    states = [x for x in states if not x[0, 2:4].any()]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
     visits = visits_of(problem, states[0], states, 2_000, parameters)
     assert distance(visits, problem, states, parameters, log_likelihoods(problem, states)) < 2.0
@@ -714,3 +752,15 @@ def test_residuals_of_draws_have_the_variance_of_the_noise():
     assert found[0].error == pytest.approx(np.sqrt(2 / 4))
     assert found[0].fits
     assert not replace(found[0], error=0.01).fits
+
+
+@pytest.mark.parametrize("largest", [0, 1, 255, 256, 65_536, LARGEST])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 16), (3, 2016)])
+def test_a_compact_table_is_the_same_table(shape, largest):
+    """Whatever the size of counts, and of their cells."""
+    counts = np.random.default_rng(5).integers(0, largest, shape, np.int32, endpoint=True)
+    counts.ravel()[::3] = 0
+    counts[-1, -1] = largest
+    table = CompactCounts.of(counts).public("Block")
+    assert np.array_equal(table.dense(0, shape[0], shape[1]), counts)
+    assert {table.cells.dtype, table.counts.dtype} == {np.dtype(np.int32)}
