@@ -112,26 +112,28 @@ class Chain:
         coarser = range(2, len(problem.tree.ancestor))
         cells = self._columns(problem.steps.group[-1])
         moved = Moved(cells, cells, self.problem.is_sparse)
+        same, turns = self.problem.same_cells, self.problem.turns
         for _ in range(SIBLINGS):
-            shift_between_blocks(rng, problem, prior, state, 1, moved, (1, 1))
+            shift_between_blocks(rng, problem, prior, state, 1, moved, same[1])
             exchange_blocks(rng, problem, prior, state)
         for row in coarser:
-            shift_between_blocks(rng, problem, prior, state, row, moved, (1, 1))
+            shift_between_blocks(rng, problem, prior, state, row, moved, same[row])
         of_few = moved._replace(cells=self._columns(problem.steps.group[-1, self._rare()]))
         for row in coarser[1:]:
             for _ in range(FEW_TURNS):
-                shift_between_blocks(rng, problem, prior, state, row, of_few, (1, 1))
+                shift_between_blocks(rng, problem, prior, state, row, of_few, same[row])
         if self.problem.is_limited:
             # Limits may leave a block with cells that its siblings do not have: people then change both at once.
-            changed = self.problem.turns[self.sweep % len(self.problem.turns)]
-            for row in [1, *coarser]:
-                shift_between_blocks(rng, problem, prior, state, row, moved, (changed.stride, changed.size))
+            # Those where limits do so at every sweep, the others in turns.
+            for number in sorted({*self.problem.limited, self.sweep % len(turns)}):
+                for row in [1, *coarser]:
+                    shift_between_blocks(rng, problem, prior, state, row, moved, turns[number][row])
         # The people of a block and its class hold each other where they are. So it is drawn here, too, and not only
         # with the other parameters.
         self.parameters = reclassed(rng, self.problem, state, self.parameters)
         prior = with_classes(self.problem, prior, self.parameters.block_class)
-        for turns in self.problem.turns:
-            for _ in range(PAIRINGS if turns.size > 2 else 1):
-                shift_between_cells(rng, problem, prior, state, turns)
+        for of_blocks, *_ in turns:
+            for _ in range(PAIRINGS if of_blocks.size > 2 else 1):
+                shift_between_cells(rng, problem, prior, state, of_blocks)
         add_or_remove(rng, problem, prior, state)
         self.sweep += 1

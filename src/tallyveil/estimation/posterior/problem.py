@@ -89,7 +89,10 @@ class PosteriorProblem:
         queries: The query of each table of noisy answers.
         precisions: 1 / variance of the noise, in the order of the kernel's `precision`.
         is_free: Blocks that limits allow to be empty and to have people; shape (blocks,).
-        turns: How levels of each attribute can be paired in each block, from the last attribute to the first.
+        turns: How levels of each attribute, from the last to the first, can be paired in the geounits of each geolevel,
+            from the blocks to the root.
+        same_cells: The same where persons keep their cell.
+        limited: Attributes, in the order of `turns`, of which limits allow other levels in one block than in another.
         possible: Whether a group of a step has a possible cell; shape (columns,).
         is_sparse: Whether each geounit of the geolevel above the blocks has few people by its measurements; shape
             (geounits,).
@@ -104,7 +107,9 @@ class PosteriorProblem:
     queries: tuple[str, ...]
     precisions: Floats
     is_free: NDArray[np.bool_]
-    turns: tuple[Turns, ...]
+    turns: tuple[tuple[Turns, ...], ...]
+    same_cells: tuple[Turns, ...]
+    limited: tuple[int, ...]
     possible: NDArray[np.bool_]
     is_sparse: Bools
     above: tuple[Int32s, ...]
@@ -250,6 +255,7 @@ def posterior_problem(
     for columns in steps.group:
         possible[columns[schema.possible(cells)]] = True
     allowed, is_free = _allowed(tree, kernel_limits)
+    by_attribute = list(_levels(schema, allowed))
     return PosteriorProblem(
         schema,
         spine,
@@ -257,7 +263,9 @@ def posterior_problem(
         queries,
         precisions,
         is_free,
-        tuple(_turns(schema, allowed)),
+        tuple(_turns(tree, stride, of_blocks) for stride, of_blocks in by_attribute),
+        _turns(tree, 1, np.ones((len(allowed), 1), bool)),
+        tuple(number for number, (_, of_blocks) in enumerate(by_attribute) if _differ(of_blocks)),
         possible,
         _sparse(spine, answers),
         above,
@@ -519,22 +527,35 @@ def _allowed(tree: Tree, limits: Limits) -> tuple[Bools, Bools]:
     return allowed, np.asarray(allowed.any(axis=1) & ~forced, bool)
 
 
-def _turns(schema: Schema, allowed: Bools) -> Iterator[Turns]:
-    """How levels can be paired, from the last attribute of the schema to the first.
-
-    Args:
-        schema: The universe.
-        allowed: Cells that limits allow; shape (blocks, cells).
+def _levels(schema: Schema, allowed: Bools) -> Iterator[tuple[int, Bools]]:
+    """The step between levels of each attribute, in cells, and which levels limits allow in each block, from the last
+    attribute to the first; `allowed` are the cells, of shape (blocks, cells).
     """
     stride = 1
     for attribute in reversed(schema.attributes):
-        size = attribute.size
-        has_level = allowed.reshape(len(allowed), -1, size, stride).any(axis=(1, 3))
-        kinds, kind = np.unique(has_level, axis=0, return_inverse=True)
-        level, turn = np.arange(size), np.arange(size)[:, None]
-        partner = (turn - level) % size
-        # A turn pairs some two levels of a kind, of which both are allowed.
-        pairs = (kinds[:, None, :] & kinds[:, partner] & (partner != level)).any(axis=2)
-        begin = np.concatenate([[0], np.cumsum(pairs.sum(axis=1))])
-        yield Turns(stride, size, kind.reshape(-1).astype(np.int32), begin, np.nonzero(pairs)[1])
-        stride *= size
+        of_cells = allowed.reshape(len(allowed), -1, attribute.size, stride)
+        yield stride, np.asarray(of_cells.any(axis=(1, 3)), bool)
+        stride *= attribute.size
+
+
+def _differ(of_blocks: Bools) -> bool:
+    """Whether blocks that may have people have different levels."""
+    return len(np.unique(of_blocks[of_blocks.any(axis=1)], axis=0)) > 1
+
+
+def _turns(tree: Tree, stride: int, of_blocks: Bools) -> tuple[Turns, ...]:
+    """How levels can be paired in the geounits of each geolevel; `of_blocks` are those of each block."""
+    begins = (tree.begin[i : j - 1] for i, j in pairwise(tree.level_begin.tolist()))
+    return tuple(_paired(stride, np.logical_or.reduceat(of_blocks, begin, axis=0)) for begin in begins)
+
+
+def _paired(stride: int, has_level: Bools) -> Turns:
+    """How levels can be paired in geounits that have some of the levels of an attribute; shape (geounits, levels)."""
+    size = has_level.shape[1]
+    kinds, kind = np.unique(has_level, axis=0, return_inverse=True)
+    level, turn = np.arange(size), np.arange(size)[:, None]
+    partner = (turn - level) % size
+    # A single level is paired with itself.
+    pairs = (kinds[:, None, :] & kinds[:, partner] & ((partner != level) | (size == 1))).any(axis=2)
+    begin = np.concatenate([[0], np.cumsum(pairs.sum(axis=1))])
+    return Turns(stride, size, kind.reshape(-1).astype(np.int32), begin, np.nonzero(pairs)[1])

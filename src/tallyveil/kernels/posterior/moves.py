@@ -299,15 +299,15 @@ class Moved(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """How `shift_between_cells` can pair the levels of an attribute in each block. A pair of levels has a sum, modulo
+    """How moves can pair the levels of an attribute in each geounit of a geolevel. A pair of levels has a sum, modulo
     the number of levels, and all pairs with one sum are made at once. Left out are sums with which nobody could move,
-    since public limits allow no two levels of a pair in the block: often a block may have one type of facility besides
-    households, and only one sum of eight pairs them.
+    since public limits allow no two levels of a pair in the geounit: often a block group may have one type of facility
+    besides households, and only one sum of eight pairs them.
 
     Attributes:
         stride: Step from a level of the attribute to the next, in cells.
-        size: Levels of the attribute.
-        kind: Kind of each block, by the levels that are allowed there.
+        size: Levels of the attribute. With one level, persons keep their cell.
+        kind: Kind of each geounit, by the levels that are allowed there.
         begin: First entry of each kind in `turn`, and one entry more at the end.
         turn: The sums.
     """
@@ -923,9 +923,13 @@ def exchange_blocks(rng: Any, problem: Problem, prior: Prior, state: State) -> N
 
 
 @hot
-def _turn(rng: Any, size: int) -> int:
-    """Sum of the two levels of each pair, modulo their number. Two levels have one pairing."""
-    return 1 if size == 2 else int(rng.random() * size)
+def _turn(rng: Any, turns: Turns, geounit: int) -> int:
+    """One of the sums of two levels with which somebody in a geounit could move; -1 if there is none."""
+    first = turns.begin[turns.kind[geounit]]
+    n = turns.begin[turns.kind[geounit] + 1] - first
+    if n == 0:
+        return -1
+    return int(turns.turn[first + int(rng.random() * n) if n > 1 else first])
 
 
 @hot
@@ -955,7 +959,7 @@ def shift_between_blocks(
     state: State,
     geolevel: int,
     moved: Moved,
-    attribute: tuple[int, int],
+    turns: Turns,
 ) -> None:
     """Pair the blocks of each geounit of a geolevel, and shift persons between the two of a pair.
 
@@ -964,19 +968,19 @@ def shift_between_blocks(
         problem, prior, state: The law and the state.
         geolevel: Row of `Tree.ancestor`.
         moved: The cells.
-        attribute: Stride and size, as in `Turns`: a person changes the level of this attribute and the
-            block at once. With a size of 1 a person keeps the cell.
+        turns: Of this geolevel: a person changes the level of the attribute and the block at once.
     """
     problem, prior, state = _views(problem, prior, state)
     tree, steps = problem.tree, problem.steps
     parent = tree.ancestor[1]
-    stride, size = attribute
+    stride, size = turns.stride, turns.size
     begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
     for u in range(begin.size - 1):
         first, n = begin[u], begin[u + 1] - begin[u]
-        turn = int(rng.random() * n)
-        turn_of_level = _turn(rng, size)
+        turn, turn_of_level = int(rng.random() * n), _turn(rng, turns, u)
+        if turn_of_level < 0:
+            continue
         for i in range(n):
             j = (turn - i) % n
             if i >= j or (state.people[first + i, 0] == 0 and state.people[first + j, 0] == 0):
@@ -1013,18 +1017,16 @@ def shift_between_cells(rng: Any, problem: Problem, prior: Prior, state: State, 
     Args:
         rng: Generator.
         problem, prior, state: The law and the state.
-        turns: The attribute, and its pairs.
+        turns: Of the blocks.
     """
     problem, prior, state = _views(problem, prior, state)
     steps = problem.steps
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
     stride, size = turns.stride, turns.size
     for b in range(state.people.shape[0]):
-        first = turns.begin[turns.kind[b]]
-        n = turns.begin[turns.kind[b] + 1] - first
-        if n == 0 or state.people[b, 0] == 0:
+        turn = _turn(rng, turns, b) if state.people[b, 0] > 0 else -1
+        if turn < 0:
             continue
-        turn = turns.turn[first + int(rng.random() * n) if n > 1 else first]
         _find_rows(problem, state.row, b, b)
         state.chosen[:] = 0
         for at in range(first_cell // WORD, state.chosen.size):

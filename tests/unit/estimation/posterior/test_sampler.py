@@ -202,6 +202,11 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian, blocks, sweep
             assert distance(visits, law, states, others, of_law) > 1.4
 
 
+def turn_of(rng, size):
+    """Sum of two levels of an attribute. Two levels have one pairing, and a single level has one, too."""
+    return size - 1 if size < 3 else int(rng.random() * size)
+
+
 def look_at_every_pair(rng, chain, row, moved, attribute):
     """The moves between blocks of a geolevel, and within blocks, by a look at every pair of places.
 
@@ -213,7 +218,7 @@ def look_at_every_pair(rng, chain, row, moved, attribute):
     blocks = [np.flatnonzero(problem.tree.ancestor[row] == u) for u in np.unique(problem.tree.ancestor[row])]
     for units in blocks:
         turn = int(rng.random() * len(units))
-        turn_of_level = moves._turn(rng, size)
+        turn_of_level = turn_of(rng, size)
         for i, b in enumerate(units):
             j = (turn - i) % len(units)
             if i < j and people[b].sum() + people[units[j]].sum() > 0:
@@ -224,7 +229,7 @@ def look_at_every_pair(rng, chain, row, moved, attribute):
                         moves.shift(rng, problem, prior, state, moves.Places(b, c, units[j], c2))
     if size > 1:
         for b in range(len(people)):
-            turn = moves._turn(rng, size) if people[b].sum() else 0
+            turn = turn_of(rng, size) if people[b].sum() else 0
             for c in range(80) if people[b].sum() else []:
                 c2 = moves._reflected(c, stride, size, turn)
                 if c < c2 and people[b, c] + people[b, c2] > 0:
@@ -247,12 +252,13 @@ def test_moves_are_those_of_a_look_at_every_pair(row, attribute):
         cells=quick._columns(of_cells[numbers.cells]), of_sparse=quick._columns(of_cells[numbers.of_sparse])
     )
     arguments = (problem.kernel, prior, quick.state)
+    every = (problem.same_cells, *problem.turns)
+    (turns,) = (of_rows for of_rows in every if (of_rows[0].stride, of_rows[0].size) == attribute)
     first, second = np.random.default_rng(1), np.random.default_rng(1)
     for _ in range(3):
-        moves.shift_between_blocks(first, *arguments, row, columns, attribute)
+        moves.shift_between_blocks(first, *arguments, row, columns, turns[row])
         if attribute[1] > 1:
-            (turns,) = (turns for turns in problem.turns if (turns.stride, turns.size) == attribute)
-            moves.shift_between_cells(first, *arguments, turns)
+            moves.shift_between_cells(first, *arguments, turns[0])
         look_at_every_pair(second, slow, row, numbers, attribute)
         assert (quick.counts() == slow.counts()).all()
     assert (quick.counts() != start).any()
@@ -451,16 +457,25 @@ def of_three_races(blocks, total, upper):
     return problem_of(blocks, total, limits=limits, schema=schema)
 
 
+def turns_in(turns, geounit):
+    kind = turns.kind[geounit]
+    return turns.turn[turns.begin[kind] : turns.begin[kind + 1]].tolist()
+
+
 def test_levels_are_paired_where_limits_allow_both():
-    upper = np.array([[1, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 0], [0, 0, 0]], np.int32)
-    age, race = of_three_races(["1111", "1112", "1113", "1121", "1211"], 3, upper).turns
-    assert (age.stride, age.size, race.stride, race.size) == (1, 2, 2, 3)
-    for b, allowed in enumerate(upper.astype(bool).tolist()):
-        sums = race.turn[race.begin[race.kind[b]] : race.begin[race.kind[b] + 1]].tolist()
-        levels = [level for level in range(3) if allowed[level]]
-        assert sums == sorted({(i + j) % 3 for i in levels for j in levels if i != j})
-        sums = age.turn[age.begin[age.kind[b]] : age.begin[age.kind[b] + 1]].tolist()
-        assert sums == ([1] if any(allowed) else [])
+    upper = np.array([[1, 1, 1], [0, 1, 1], [1, 0, 0], [1, 0, 0], [0, 0, 0]], np.int32)
+    problem = of_three_races(["1111", "1112", "1121", "1122", "1211"], 3, upper)
+    assert problem.limited == (1,)
+    age, race = problem.turns
+    assert [(of_rows[0].stride, of_rows[0].size) for of_rows in (age, race)] == [(1, 2), (2, 3)]
+    # The blocks of each geounit, from the blocks to the root.
+    rows = [[[0], [1], [2], [3], [4]], [[0, 1], [2, 3], [4]], [[0, 1, 2, 3], [4]], [[0, 1, 2, 3, 4]]]
+    for row, geounits in enumerate(rows):
+        for u, blocks in enumerate(geounits):
+            levels = np.flatnonzero(upper[blocks].any(axis=0)).tolist()
+            assert turns_in(race[row], u) == sorted({(i + j) % 3 for i in levels for j in levels if i != j})
+            assert turns_in(age[row], u) == ([1] if levels else [])
+            assert turns_in(problem.same_cells[row], u) == [0]
 
 
 def test_a_block_of_two_levels_of_three_has_its_law():
