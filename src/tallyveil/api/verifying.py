@@ -65,6 +65,8 @@ SITE: Final = "data/site.json"
 """File by which the folder of an explorer's site is known."""
 DRAWS: Final = "draws.json"
 """File by which a folder of draws is known."""
+BECAUSE_WRONG: Final = "because something above, on which it rests, is wrong"
+"""Why a claim was not looked at."""
 MOST_NAMED: Final = 3
 """How many of several files a sentence names; the others are counted."""
 
@@ -221,8 +223,18 @@ class _Look:
             work()
         except TallyveilError as error:
             self.wrong.append(f"{claim}: {error}")
+        except OSError as error:
+            # A folder or a pipe in the place of a file, or a file that may not be read.
+            self.wrong.append(f"{claim}: {error.filename} cannot be read ({type(error).__name__})")
         else:
             (self.proved if into is None else into).append(claim)
+
+    def hold_if_right(self, claim: str, work: Callable[[], object]) -> None:
+        """Note a claim that rests on all others so far, as not looked at where one of them is wrong."""
+        if self.wrong:
+            self.unseen.append(f"whether {claim}, {BECAUSE_WRONG}")
+        else:
+            self.hold(claim, work)
 
     def verdict(self, subject: str, guarantee: str = "", signed: str = MANIFEST) -> Verdict:
         """The verdict; `signed` is the file whose signature is that of all files."""
@@ -809,11 +821,10 @@ def _programme(root: Path, _: Sequence[Path], whole: bool) -> Verdict:
     others = {path.name for path in root.iterdir()} - {*names, *_with_signatures(PROGRAMME, REPORT)}
     if others:
         look.wrong.append(f"{_named(others)} lies beside the releases of the programme")
-    if not look.wrong:
-        look.hold(
-            "what the programme says of its releases together, and its page, follow from their ledgers",
-            lambda: _require_remade_programme(root),
-        )
+    look.hold_if_right(
+        "what the programme says of its releases together, and its page, follow from their ledgers",
+        lambda: _require_remade_programme(root),
+    )
     statement = content["guarantee"]["together"]["statement"]
     return look.verdict(f"a programme of {len(names)} releases", statement, PROGRAMME)
 
@@ -847,8 +858,8 @@ def _publication(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
         )
     for source in sources:
         look.hold(f"the release {source} holds", partial(_require_holds, source, whole))
-    if sources and not look.wrong:
-        look.hold(
+    if sources:
+        look.hold_if_right(
             "all files are those that follow from the releases, byte by byte",
             lambda: _require_remade(root, lambda out: _publish(content, sources, root, out)),
         )
@@ -952,8 +963,8 @@ def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
         )
     for source in sources:
         look.hold(f"the release {source} holds", partial(_require_holds, source, whole))
-    if sources and not look.wrong:
-        look.hold(
+    if sources:
+        look.hold_if_right(
             "all files are those that follow from the releases, byte by byte",
             lambda: _require_remade(root, lambda out: remake_site(root, out, sources)),
         )
@@ -1002,8 +1013,7 @@ def _draws(root: Path, sources: Sequence[Path], whole: bool, public: Sequence[Pa
             _claim_draws(look, content, source, whole, public)
         else:
             look.unseen.append(
-                "whether the draws follow from this release and keep its promises: that is looked at once nothing "
-                "above is wrong"
+                f"whether the draws follow from the release, and keep its promises, {BECAUSE_WRONG}"
             )
     return look.verdict(f"{stated.number} draws of a release", signed=DRAWS)
 
@@ -1052,7 +1062,9 @@ def _claim_draws(
     else:
         look.hold(f"what {DRAWS} says of public files follows from them, or there are none", files)
     again = f"the draws, and all other numbers in {DRAWS}, are what release, seed and public files give"
-    if look.wrong or lacking or not whole:
+    if look.wrong:
+        look.unseen.append(f"whether {again}, {BECAUSE_WRONG}")
+    elif lacking or not whole:
         look.unseen.append(f"whether {again} (--whole, which makes the draws again)")
     elif content["tallyveil"] != VERSION:
         look.unseen.append(

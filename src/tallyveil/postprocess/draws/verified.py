@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tallyveil.estimation.posterior.sampling import CHAINS, LONGEST
+from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS
 from tallyveil.files.checks import Promises, Stretch, check_counts
 from tallyveil.files.finished import MANIFEST, require_fits, require_run
 from tallyveil.files.marks import marks_of
@@ -126,6 +126,7 @@ def description_made_again(
             experimental=stated.geolevel == release.hierarchies.original.geolevels[-1],
             covariates=covariates,
             earlier_census=earlier,
-            longest=max(LONGEST, stated.convergence.sweeps),
+            # Chains that agreed after so many sweeps do so again.
+            longest=max(FIRST_SWEEPS, stated.convergence.sweeps),
         )
     return asdict(again)
