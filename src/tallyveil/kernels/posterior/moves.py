@@ -38,9 +38,10 @@ empty with a probability in proportion to `none + v`, and occupied in proportion
 drawn instead, it would hold the number of empty blocks near where it is.
 
 **Which pairs.** A reflection i -> (s - i) mod n with a random s pairs all n blocks (or levels of an attribute) at once,
-each two of them with probability 1 / n. It does not depend on the state. A move between two empty places would leave
-them as they are. So only the places with people are looked for, as the bits of `State.filled`, in the order of the
-cells: this gives the same states as a look at every pair, and costs the less the fewer cells of a block have people.
+each two of them with probability 1 / n. It does not depend on the state. Of levels, only such s are drawn that pair two
+of which public limits allow both (`Turns`). A move between two empty places would leave them as they are. So only the
+places with people are looked for, as the bits of `State.filled`, in the order of the cells: this gives the same states
+as a look at every pair, and costs the less the fewer cells of a block have people.
 
 Where the number of people is not fixed, a move of one place adds or removes k persons; its second place is NOWHERE.
 
