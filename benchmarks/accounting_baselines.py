@@ -58,10 +58,10 @@ def composed(events: tuple[DiscreteGaussian, ...], mesh: float, *, keep_mean: bo
         grid = np.zeros(size)
         np.add.at(grid, place.astype(np.int64) % size, law)
         transform *= np.fft.rfft(grid) ** event.multiplicity
-    found = np.fft.irfft(transform, size)
+    masses = np.fft.irfft(transform, size)
     order = np.fft.fftshift(np.arange(size))
     points = np.where(order < size // 2, order, order - size) * mesh + shift
-    return points, found[order]
+    return points, masses[order]
 
 
 def epsilon_of(points: Floats, law: Floats, delta: float) -> float:
@@ -75,8 +75,8 @@ def epsilon_of(points: Floats, law: Floats, delta: float) -> float:
 
 
 def koskela(events: tuple[DiscreteGaussian, ...], delta: float, mesh: float) -> tuple[float, float]:
-    found = epsilon_of(*composed(events, mesh, keep_mean=False), delta)
-    return math.nan, found
+    epsilon = epsilon_of(*composed(events, mesh, keep_mean=False), delta)
+    return math.nan, epsilon
 
 
 def gopi(events: tuple[DiscreteGaussian, ...], delta: float, mesh: float) -> tuple[float, float]:
@@ -108,8 +108,8 @@ def edgeworth(events: tuple[DiscreteGaussian, ...], delta: float, _: float) -> t
         # Under the other law the loss has the law of its negative.
         return above(epsilon, mean, 1) - math.exp(epsilon) * above(epsilon, -mean, -1) - delta
 
-    found = float(brentq(gap, 0, RANGE, xtol=1e-10)) if gap(0) > 0 > gap(RANGE) else math.nan
-    return found, found
+    root = float(brentq(gap, 0, RANGE, xtol=1e-10)) if gap(0) > 0 > gap(RANGE) else math.nan
+    return root, root
 
 
 def exact(events: tuple[DiscreteGaussian, ...], delta: float, _: float) -> tuple[float, float]:
@@ -139,14 +139,14 @@ def main() -> None:
 
 def show(name: str, call: Callable[[], tuple[float, float]], truth: tuple[float, float], rounds: int) -> None:
     """Print how far both ends are from the truth, and the time of a call."""
-    spent, found = [], (math.nan, math.nan)
+    spent, ends = [], (math.nan, math.nan)
     for _ in range(rounds):
         start = time.process_time()
-        found = call()
+        ends = call()
         spent.append(1000 * (time.process_time() - start))
     away = [
         f"{end:5} {value - true:+.1e}"
-        for end, value, true in zip(("lower", "upper"), found, truth, strict=True)
+        for end, value, true in zip(("lower", "upper"), ends, truth, strict=True)
     ]
     print(f"  {name:22} {'  '.join(away)}  {statistics.median(spent):8.2f} ms")
 

@@ -61,11 +61,11 @@ def by_pld(events: Events, delta: float) -> float:
     total = None
     for event in events:
         if isinstance(event, DiscreteGaussian):
-            one = pld.from_discrete_gaussian_mechanism(math.sqrt(event.variance), event.sensitivity)
+            loss = pld.from_discrete_gaussian_mechanism(math.sqrt(event.variance), event.sensitivity)
         else:
             assert isinstance(event, DiscreteLaplace)
-            one = pld.from_discrete_laplace_mechanism(1 / float(event.scale), event.sensitivity)
-        part = one.self_compose(event.multiplicity)
+            loss = pld.from_discrete_laplace_mechanism(1 / float(event.scale), event.sensitivity)
+        part = loss.self_compose(event.multiplicity)
         total = part if total is None else total.compose(part)
     assert total is not None
     return float(total.get_epsilon_for_delta(delta))
@@ -76,11 +76,11 @@ def by_rdp(events: Events, delta: float) -> float:
     accountant = RdpAccountant()
     for event in events:
         if isinstance(event, DiscreteGaussian):
-            one = dp_accounting.GaussianDpEvent(math.sqrt(event.variance) / event.sensitivity)
+            noise = dp_accounting.GaussianDpEvent(math.sqrt(event.variance) / event.sensitivity)
         else:
             assert isinstance(event, DiscreteLaplace)
-            one = dp_accounting.LaplaceDpEvent(float(event.scale) / event.sensitivity)
-        accountant.compose(one, event.multiplicity)
+            noise = dp_accounting.LaplaceDpEvent(float(event.scale) / event.sensitivity)
+        accountant.compose(noise, event.multiplicity)
     return float(accountant.get_epsilon(delta))
 
 
@@ -103,7 +103,9 @@ def main() -> None:
         middle = time.process_time()
         peer = by_pld(events, float(delta))
         end = time.process_time()
-        verdicts = [verdict(one, ours.lower, ours.upper) for one in (peer, by_rdp(events, float(delta)))]
+        verdicts = [
+            verdict(stated, ours.lower, ours.upper) for stated in (peer, by_rdp(events, float(delta)))
+        ]
         times = f"{1000 * (middle - start):7.1f} {1000 * (end - middle):7.0f}"
         print(
             f"{name:33} {ours.upper:14.9f} {ours.width:7.0e} {verdicts[0]:>16} {verdicts[1]:>16} {times}",

@@ -141,7 +141,7 @@ def drawn(draw: random.Random) -> tuple[str, tuple[PrivacyEvent, ...], Fraction]
         lambda: ParallelEvent((DiscreteGaussian(noise(), 1, 2), DiscreteLaplace(noise(), 1, 2)), 2),
         lambda: AdaptiveEvent((DiscreteGaussian(4, 1, 2), SequentialEvent((DiscreteGaussian(4, 1, 2),)))),
     ]
-    others: list[Callable[[], PrivacyEvent]] = [
+    makers: list[Callable[[], PrivacyEvent]] = [
         lambda: Gaussian(
             rounded(float(log_uniform(0.3, 3)) / min(size, 50.0) ** 2), 1, draw.choice([1, 3, 20])
         ),
@@ -152,7 +152,7 @@ def drawn(draw: random.Random) -> tuple[str, tuple[PrivacyEvent, ...], Fraction]
     ]
     if neighbours == "unbounded":
         shares = [Fraction(n, 10) for n in (5, 3, 2)]
-        others += [
+        makers += [
             lambda: PoissonSampled(Gaussian(noise()), log_uniform(1e-6, 0.5), 1),
             lambda: PoissonSampled(
                 Gaussian(log_uniform(0.5, 9)), log_uniform(1e-3, 0.05), draw.choice([30, 1000])
@@ -165,7 +165,7 @@ def drawn(draw: random.Random) -> tuple[str, tuple[PrivacyEvent, ...], Fraction]
             ),
         ]
     else:
-        others += [
+        makers += [
             lambda: SampledWithoutReplacement(
                 Gaussian(log_uniform(1, 20)), draw.choice([1, 5, 40]), 100, draw.choice([1, 30])
             ),
@@ -177,10 +177,10 @@ def drawn(draw: random.Random) -> tuple[str, tuple[PrivacyEvent, ...], Fraction]
     count, mixed = draw.choice([1, 1, 2, 2, 3, 4]), draw.random() < 0.5
     chosen = [draw.choice(of_integers)() for _ in range(count)]
     if mixed:
-        chosen[0] = draw.choice(others)()
+        chosen[0] = draw.choice(makers)()
         for place in range(1, count):
             if draw.random() < 0.3:
-                chosen[place] = draw.choice(others)()
+                chosen[place] = draw.choice(makers)()
     if draw.random() < 0.1:
         chosen.append(InvariantEvent("total"))
     tail = 10 ** -draw.choice([draw.uniform(0.3, 12), draw.uniform(0.3, 12), draw.uniform(12, 300)])
@@ -331,12 +331,12 @@ def atoms_of(event: PrivacyEvent, added: bool, least: float, bits: int) -> Atoms
     del bits  # the precision at which they were made
     match event:
         case PoissonSampled():
-            one = sampled_atoms(event, added, least)
+            law = sampled_atoms(event, added, least)
         case RepeatAndSelect() | PoissonRepeatAndSelect():
-            one = selected_atoms(event, least)
+            law = selected_atoms(event, least)
         case _:
             return answers_on_lattice(event, least)
-    return None if one is None else summed([one] * event.multiplicity)
+    return None if law is None else summed([law] * event.multiplicity)
 
 
 def summed(laws: Sequence[Atoms]) -> Atoms | None:
@@ -452,19 +452,19 @@ def laws_of(
         (e.multiplicity * (-number(e.delta)).log1p() for e in events if isinstance(e, ApproximateDP)), arb(0)
     ).expm1()
     listed: list[Atoms] = []
-    others: list[PrivacyEvent] = []
+    unlisted: list[PrivacyEvent] = []
     for event in events:
         atoms = atoms_of(event, added, least, bits)
         if atoms is None:
-            others.append(event)
+            unlisted.append(event)
         else:
             listed.append(atoms)
     most = None
-    match others:
+    match unlisted:
         case [Laplace(multiplicity=1) as event]:
             most = number(event.epsilon)
         case [_, *_]:
-            base, total = other_delta(others, added), summed(listed)
+            base, total = other_delta(unlisted, added), summed(listed)
             return None if base is None or total is None or len(total) > MOST_FORMS else (fails, total, base)
     halves: tuple[list[Atoms], list[Atoms]] = ([], [])
     for atoms in sorted(listed, key=len, reverse=True):
@@ -566,7 +566,7 @@ def contour_delta(events: list[PrivacyEvent], epsilon: float) -> tuple[float, fl
     fails = -math.expm1(
         sum(e.multiplicity * math.log1p(-float(e.delta)) for e in events if isinstance(e, ApproximateDP))
     )
-    found = []
+    sums = []
     fastest = fastest_of(events)
     for added in (False, True):
 
@@ -601,8 +601,8 @@ def contour_delta(events: list[PrivacyEvent], epsilon: float) -> tuple[float, fl
         values = np.exp(log_integrand(z))
         # An upper half of a Riemann sum; at u = 0 the weight is a half.
         value = (values.real.sum() - values[0].real / 2) * step / math.pi
-        found.append((value, 1e-7 * float(np.abs(values).sum()) * step / math.pi))
-    return max(value for value, _ in found) + fails, max(error for _, error in found) + 1e-12 * fails
+        sums.append((value, 1e-7 * float(np.abs(values).sum()) * step / math.pi))
+    return max(value for value, _ in sums) + fails, max(error for _, error in sums) + 1e-12 * fails
 
 
 @cache
@@ -804,7 +804,7 @@ def checks(
     epsilon, delta = claim
     below = 0.9 * epsilon.upper if math.isfinite(epsilon.upper) and epsilon.upper > 0 else 1.0
     asked = [("upper", epsilon.upper), ("lower", epsilon.lower), ("delta", below)]
-    found = []
+    rows = []
     way, value = BEST[0], UNKNOWN
     for what, place in asked:
         if not math.isfinite(place) or (what == "lower" and not (both and place > 0)):
@@ -823,8 +823,8 @@ def checks(
             if what == "lower"
             else not (above or (both and under))
         )
-        found.append({"what": what, "way": way, "inside": inside, "epsilon": place, "value": value.str(20)})
-    return found
+        rows.append({"what": what, "way": way, "inside": inside, "epsilon": place, "value": value.str(20)})
+    return rows
 
 
 def summary(paths: list[Path]) -> None:

@@ -88,41 +88,41 @@ def released(world: World, plan: ReleasePlan, out: Path, key: bytes) -> Errors:
     # Noise is bound to the plan, whose order of estimation is a part. The keys here protect nobody.
     with mock.patch.object(ReleasePlan, "measuring_digest", return_value=shared):
         run_release(plan, out, test_key=key)
-    found = {}
+    errors = {}
     for level, name in enumerate(world.spine.geolevels):
         estimate = matrix_of(read_histogram(out, name, plan.schema, world.spine), plan.schema.size)
-        found[name] = errors_of(world, sparse.csr_matrix(estimate - world.truth[level]))
-    return found
+        errors[name] = errors_of(world, sparse.csr_matrix(estimate - world.truth[level]))
+    return errors
 
 
 def compare(world: World, keys: int, folder: Path) -> dict[str, list[Errors]]:
     """Errors of every method, key by key."""
-    found: dict[str, list[Errors]] = defaultdict(list)
+    errors_by_method: dict[str, list[Errors]] = defaultdict(list)
     for number in range(keys):
         start = time.perf_counter()
         key = insecure_key(f"accuracy {number}")
         with tempfile.TemporaryDirectory(dir=folder) as runs:
             for name, plan in ways(world.plan).items():
                 out = Path(runs) / name.replace(", ", "-").replace(" ", "-")
-                found[name].append(released(world, plan, out, key))
+                errors_by_method[name].append(released(world, plan, out, key))
             first = StoredMeasurements(Path(runs) / "production", world.spine)
             check_same_noise(world, first, StoredMeasurements(Path(runs) / "single-pass", world.spine))
-            found["signed"].append(signed(world, first))
-            found["bottom-up"].append(bottom_up(world, first))
-        found["bottom-up, whole rho"].append(bottom_up(world, whole_budget(world, key)))
+            errors_by_method["signed"].append(signed(world, first))
+            errors_by_method["bottom-up"].append(bottom_up(world, first))
+        errors_by_method["bottom-up, whole rho"].append(bottom_up(world, whole_budget(world, key)))
         print(f"key {number}: {time.perf_counter() - start:.0f} s", flush=True)
-    return found
+    return errors_by_method
 
 
-def check_same_noise(world: World, one: MeasurementSource, other: MeasurementSource) -> None:
+def check_same_noise(world: World, first: MeasurementSource, second: MeasurementSource) -> None:
     """Refuse to compare methods that saw different measurements."""
     for level, name in enumerate(world.spine.geolevels):
         asked = (name, "total", 0, world.spine.n_geounits(level), np.zeros(1, dtype=np.int64))
-        if not np.array_equal(one.measure(*asked).values, other.measure(*asked).values):
+        if not np.array_equal(first.measure(*asked).values, second.measure(*asked).values):
             raise RuntimeError(f"the methods were given different measurements at {name}")
 
 
-def summarise(world: World, found: dict[str, list[Errors]]) -> list[dict[str, object]]:
+def summarise(world: World, errors_by_method: dict[str, list[Errors]]) -> list[dict[str, object]]:
     """Means over geounits of a size class, then over keys; standard errors are those over keys."""
     rows = []
     for level, geolevel in enumerate(world.spine.geolevels):
@@ -133,7 +133,7 @@ def summarise(world: World, found: dict[str, list[Errors]]) -> list[dict[str, ob
         for size, chosen in kinds.items():
             if not chosen.any():
                 continue
-            for method, by_key in found.items():
+            for method, by_key in errors_by_method.items():
                 total, cells, crossed = (
                     np.array([errors[geolevel][part][chosen] for errors in by_key]) for part in range(3)
                 )
@@ -164,22 +164,24 @@ def show(rows: list[dict[str, Any]]) -> None:
             f"{row['cells_l1']:>10.2f} {row['crossed_l1']:>10.2f}"
         )
     print("\nproduction beside the study, mean |error| of totals: all geounits, populated ones, study")
-    for geolevel, wanted in STUDY.items():
-        own = {
+    for geolevel, stated in STUDY.items():
+        by_size = {
             r["size"]: r["total"] for r in rows if (r["geolevel"], r["method"]) == (geolevel, "production")
         }
-        ratio = own["all"] / wanted - 1
-        print(f"{geolevel:<12} {own['all']:.3f} {own['populated']:.3f} {wanted:.2f}  {ratio:+.1%} over all")
+        ratio = by_size["all"] / stated - 1
+        print(
+            f"{geolevel:<12} {by_size['all']:.3f} {by_size['populated']:.3f} {stated:.2f}  {ratio:+.1%} over all"
+        )
 
 
 def headlines(rows: list[dict[str, Any]]) -> Iterator[headline.Headline]:
     """Mean absolute errors of totals, beside those of the feasibility study."""
     for row in rows:
         if (row["method"], row["size"]) == ("production", "all") and row["geolevel"] in STUDY:
-            wanted = STUDY[row["geolevel"]]
+            stated = STUDY[row["geolevel"]]
             what = f"mean absolute error of totals, {row['geolevel']}"
-            found = f"{row['total']:.2f} persons"
-            yield headline.Headline(what, found, "of the study's error", wanted / row["total"])
+            error = f"{row['total']:.2f} persons"
+            yield headline.Headline(what, error, "of the study's error", stated / row["total"])
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ def make_world(counts: Path, preset: str, folder: Path) -> World:
     group = plan.query(CROSSED)
     answers = group.answers_of(np.arange(plan.schema.size))
     crossed = sparse.csr_matrix((np.ones(len(answers)), (np.arange(len(answers)), answers)))
-    truth = tuple(matrix_of(one, plan.schema.size) for one in histograms)
+    truth = tuple(matrix_of(histogram, plan.schema.size) for histogram in histograms)
     return World(plan, spine, histograms, truth, crossed, read_facilities(plan, spine))
 
 
@@ -106,9 +106,9 @@ def read_facilities(plan: ReleasePlan, spine: Spine) -> Facilities:
     cells = cells[plan.schema.possible(cells)]
     return Facilities(
         patterns=patterns,
-        pattern=tuple(np.split(index.reshape(-1), np.cumsum([len(one) for one in by_level])[:-1])),
+        pattern=tuple(np.split(index.reshape(-1), np.cumsum([len(numbers) for numbers in by_level])[:-1])),
         lower=lower,
-        cells=tuple(cells[one[group.answers_of(cells)]] for one in patterns),
+        cells=tuple(cells[allowed[group.answers_of(cells)]] for allowed in patterns),
     )
 
 
@@ -134,7 +134,7 @@ def normal_equations(world: World, source: MeasurementSource, geolevel: str, que
     groups = [world.schema.query(name) for name in queries]
     labels = [group.answers_of(np.arange(n_cells)) for group in groups]
     first = [source.measure(geolevel, g.name, 0, 1, np.arange(g.size)).variances[0] for g in groups]
-    hessian = sum((one[:, None] == one[None, :]) / v for one, v in zip(labels, first, strict=True))
+    hessian = sum((answer[:, None] == answer[None, :]) / v for answer, v in zip(labels, first, strict=True))
 
     def right() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for start in range(0, world.spine.n_geounits(level), ROWS_PER_CHUNK):
@@ -150,52 +150,56 @@ def normal_equations(world: World, source: MeasurementSource, geolevel: str, que
 
 def by_pattern(pattern: np.ndarray, geounits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Each pattern among some geounits, with the places of those that have it."""
-    for one in np.unique(pattern[geounits]):
-        yield int(one), np.flatnonzero(pattern[geounits] == one)
+    for kind in np.unique(pattern[geounits]):
+        yield int(kind), np.flatnonzero(pattern[geounits] == kind)
 
 
 def signed(world: World, source: MeasurementSource) -> Errors:
     """Top-down generalised least squares with family sums, in closed form: nothing keeps a count above zero."""
-    found: Errors = {}
+    errors: Errors = {}
     above = np.zeros((0, world.schema.size))
     for level, name in enumerate(world.spine.geolevels):
         normal = normal_equations(world, source, name, list(world.plan.strategy.queries(name)))
         inverse = {
-            one: linalg.inv(normal.hessian[np.ix_(cells, cells)])
-            for one, cells in enumerate(world.facilities.cells)
-            if one in world.facilities.pattern[level] and len(cells)
+            kind: linalg.inv(normal.hessian[np.ix_(cells, cells)])
+            for kind, cells in enumerate(world.facilities.cells)
+            if kind in world.facilities.pattern[level] and len(cells)
         }
-        own = unconstrained(world, level, normal, inverse)
+        estimates = unconstrained(world, level, normal, inverse)
         root = level == 0
-        above = adjusted_root(world, own, inverse) if root else adjusted(world, level, own, above, inverse)
-        found[name] = errors_of(world, sparse.csr_matrix(above - world.truth[level]))
-    return found
+        above = (
+            adjusted_root(world, estimates, inverse)
+            if root
+            else adjusted(world, level, estimates, above, inverse)
+        )
+        errors[name] = errors_of(world, sparse.csr_matrix(above - world.truth[level]))
+    return errors
 
 
 def unconstrained(world: World, level: int, normal: Normal, inverse: dict[int, np.ndarray]) -> np.ndarray:
     """What each geounit's own measurements say, shape (n_geounits, n_cells)."""
     pattern = world.facilities.pattern[level]
-    own = np.zeros((len(pattern), world.schema.size))
+    estimates = np.zeros((len(pattern), world.schema.size))
     for geounits, right in normal.right():
-        for one, places in by_pattern(pattern, geounits):
-            if one in inverse:
-                cells = world.facilities.cells[one]
-                own[np.ix_(geounits[places], cells)] = right[np.ix_(places, cells)] @ inverse[one]
-    return own
+        for kind, places in by_pattern(pattern, geounits):
+            if kind in inverse:
+                cells = world.facilities.cells[kind]
+                estimates[np.ix_(geounits[places], cells)] = right[np.ix_(places, cells)] @ inverse[kind]
+    return estimates
 
 
-def adjusted_root(world: World, own: np.ndarray, inverse: dict[int, np.ndarray]) -> np.ndarray:
+def adjusted_root(world: World, estimates: np.ndarray, inverse: dict[int, np.ndarray]) -> np.ndarray:
     """The roots, moved to their published totals with the least loss."""
-    fitted = own.copy()
-    for root, one in enumerate(world.facilities.pattern[0]):
-        cells, direction = world.facilities.cells[one], inverse[one].sum(axis=1)
-        missing = world.truth[0][root].sum() - own[root].sum()
+    fitted = estimates.copy()
+    for root, kind in enumerate(world.facilities.pattern[0]):
+        cells, direction = world.facilities.cells[kind], inverse[kind].sum(axis=1)
+        missing = world.truth[0][root].sum() - estimates[root].sum()
         fitted[root, cells] += direction * missing / direction.sum()
     return fitted
 
 
 def adjusted(
-    world: World, level: int, own: np.ndarray, above: np.ndarray, inverse: dict[int, np.ndarray]
+    world: World, level: int, estimates: np.ndarray, above: np.ndarray, inverse: dict[int, np.ndarray]
 ) -> np.ndarray:
     """The children of every parent, moved to add up to it in every cell with the least loss, in place."""
     offsets = world.spine.child_offsets[level - 1]
@@ -206,16 +210,16 @@ def adjusted(
         place[support] = np.arange(len(support))
         gain = np.zeros((len(support), len(support)))
         times = Counter(pattern.tolist())
-        for one in times.keys() & inverse.keys():
-            rows = place[world.facilities.cells[one]]
-            gain[np.ix_(rows, rows)] += times[one] * inverse[one]
-        missing = above[parent, support] - own[start:stop][:, support].sum(axis=0)
+        for kind in times.keys() & inverse.keys():
+            rows = place[world.facilities.cells[kind]]
+            gain[np.ix_(rows, rows)] += times[kind] * inverse[kind]
+        missing = above[parent, support] - estimates[start:stop][:, support].sum(axis=0)
         multiplier = linalg.solve(gain, missing, assume_a="pos") if len(support) else missing
-        for one in times.keys() & inverse.keys():
-            cells = world.facilities.cells[one]
-            step = inverse[one] @ multiplier[place[cells]]
-            own[np.ix_(start + np.flatnonzero(pattern == one), cells)] += step
-    return own
+        for kind in times.keys() & inverse.keys():
+            cells = world.facilities.cells[kind]
+            step = inverse[kind] @ multiplier[place[cells]]
+            estimates[np.ix_(start + np.flatnonzero(pattern == kind), cells)] += step
+    return estimates
 
 
 def bottom_up(world: World, source: MeasurementSource) -> Errors:
@@ -226,8 +230,8 @@ def bottom_up(world: World, source: MeasurementSource) -> Errors:
     pattern = world.facilities.pattern[finest]
     fitted: list[sparse.coo_matrix] = []
     for geounits, right in normal.right():
-        for one, places in by_pattern(pattern, geounits):
-            cells, blocks = world.facilities.cells[one], geounits[places]
+        for kind, places in by_pattern(pattern, geounits):
+            cells, blocks = world.facilities.cells[kind], geounits[places]
             if not len(cells):
                 continue
             block = non_negative(
@@ -240,12 +244,12 @@ def bottom_up(world: World, source: MeasurementSource) -> Errors:
             shape = world.truth[finest].shape
             fitted.append(sparse.coo_matrix((block[row, column], (blocks[row], cells[column])), shape=shape))
     blocks_fitted = sparse.csr_matrix(sum(fitted[1:], fitted[0]))
-    found = {}
+    errors = {}
     for level, geolevel in enumerate(world.spine.geolevels):
         starts = world.spine.ancestors(level)
         adder = sparse.csr_matrix((np.ones(len(starts)), (starts, np.arange(len(starts)))))
-        found[geolevel] = errors_of(world, sparse.csr_matrix(adder @ blocks_fitted - world.truth[level]))
-    return found
+        errors[geolevel] = errors_of(world, sparse.csr_matrix(adder @ blocks_fitted - world.truth[level]))
+    return errors
 
 
 def non_negative(hessian: np.ndarray, right: np.ndarray, types: np.ndarray, lower: np.ndarray) -> np.ndarray:
@@ -270,12 +274,12 @@ def non_negative(hessian: np.ndarray, right: np.ndarray, types: np.ndarray, lowe
 def project(x: np.ndarray, types: np.ndarray, lower: np.ndarray) -> np.ndarray:
     """The nearest non-negative rows with at least `lower` persons of each type."""
     positive = np.maximum(x, 0)
-    for one in np.unique(types):
-        columns = np.flatnonzero(types == one)
-        short = np.flatnonzero(positive[:, columns].sum(axis=1) < lower[:, one])
+    for kind in np.unique(types):
+        columns = np.flatnonzero(types == kind)
+        short = np.flatnonzero(positive[:, columns].sum(axis=1) < lower[:, kind])
         if len(short):
             ordered = -np.sort(-x[np.ix_(short, columns)], axis=1)
-            shifts = (np.cumsum(ordered, axis=1) - lower[short, one][:, None]) / np.arange(
+            shifts = (np.cumsum(ordered, axis=1) - lower[short, kind][:, None]) / np.arange(
                 1, len(columns) + 1
             )
             last = (ordered > shifts).sum(axis=1) - 1

@@ -41,10 +41,10 @@ def timed(name: str, work: Callable[[], Made]) -> Made:
     """Do some work twice, and print the processor time of the second time and the peak of memory so far."""
     work()
     start = time.process_time()
-    made = work()
+    result = work()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"{name:56} {time.process_time() - start:7.2f} s {peak:6.2f} GB", flush=True)
-    return made
+    return result
 
 
 def areas_of(spine: Spine, level: int) -> list[np.ndarray]:

@@ -97,8 +97,8 @@ class Found:
     @property
     def all_chunks(self) -> Stage:
         total = Counter[str]()
-        for one in self.kinds.values():
-            total.update(asdict(one))
+        for stage in self.kinds.values():
+            total.update(asdict(stage))
         return Stage(**total)
 
 
@@ -146,26 +146,26 @@ class Watched:
         self._executor.share(name, write)
 
     def completed(self, chunks: Chunks[Any], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        one = self._now = self.found.kinds.setdefault(chunks.address["work"], Stage())
-        one.chunks += len(numbers)
-        one.stages += 1
-        begun, processor, own = time.perf_counter(), processor_seconds(), time.process_time()
+        stage = self._now = self.found.kinds.setdefault(chunks.address["work"], Stage())
+        stage.chunks += len(numbers)
+        stage.stages += 1
+        begun, processor, driver = time.perf_counter(), processor_seconds(), time.process_time()
         if not self.is_remote:
             chunks = replace(chunks, work=self._timed(chunks.work))
         yield from self._executor.completed(chunks, numbers)
-        one.wall += time.perf_counter() - begun
-        one.processor += processor_seconds() - processor
-        read = {"event": "chunks read", "address": chunks.address, "seconds": time.process_time() - own}
+        stage.wall += time.perf_counter() - begun
+        stage.processor += processor_seconds() - processor
+        read = {"event": "chunks read", "address": chunks.address, "seconds": time.process_time() - driver}
         self.found.lines.append(read)
 
     def _timed(self, work: Callable[[int], Any]) -> Callable[[int], Any]:
-        one = self._now
+        stage = self._now
 
         def timed(number: int) -> Any:
             begun, processor = time.perf_counter(), time.thread_time()
             result = work(number)
-            one.work += time.perf_counter() - begun
-            one.work_processor += time.thread_time() - processor
+            stage.work += time.perf_counter() - begun
+            stage.work_processor += time.thread_time() - processor
             return result
 
         return timed
@@ -202,14 +202,14 @@ def made(release: Path, out: Path, kind: str, workers: int) -> Found:
     clock = StageClock(watched.found.lines)
     begun, processor = time.perf_counter(), processor_seconds()
     run_release(plan, out, test_key=KEY, workers=workers, executors=watched, observer=clock)
-    found = watched.found
-    found.wall, found.load = time.perf_counter() - begun, os.getloadavg()[0]
+    measures = watched.found
+    measures.wall, measures.load = time.perf_counter() - begun, os.getloadavg()[0]
     # The processes of the cluster have ended, and what they used is known from the stages alone.
-    found.processor = found.all_chunks.processor if kind == "ray" else processor_seconds() - processor
+    measures.processor = measures.all_chunks.processor if kind == "ray" else processor_seconds() - processor
     if kind == "ray":
-        text = "".join(json.dumps(line) + "\n" for line in found.lines)
+        text = "".join(json.dumps(line) + "\n" for line in measures.lines)
         out.with_name(f"{out.name}-processor.jsonl").write_text(text)
-    return found
+    return measures
 
 
 def releases(
@@ -228,11 +228,11 @@ def releases(
     }
 
 
-def ratio(found: dict[str, Found], of: Callable[[Found], float]) -> float:
-    return of(found["ray"]) / of(found["threads"])
+def ratio(by_executor: dict[str, Found], of: Callable[[Found], float]) -> float:
+    return of(by_executor["ray"]) / of(by_executor["threads"])
 
 
-def print_releases(found: dict[str, list[dict[str, Found]]], workers: int) -> None:
+def print_releases(measures: dict[str, list[dict[str, Found]]], workers: int) -> None:
     print(f"Releases, {workers} workers. Seconds by the clock, and processor seconds (p).")
     head = (
         "release, executor",
@@ -246,43 +246,45 @@ def print_releases(found: dict[str, list[dict[str, Found]]], workers: int) -> No
         "load",
     )
     print("{:<40} {:<9} {:>6} {:>8} {:>8} {:>8} {:>8} {:>10} {:>5}".format(*head))
-    for name, rounds in found.items():
-        for one in rounds:
-            for kind, made_by in one.items():
+    for name, rounds in measures.items():
+        for by_executor in rounds:
+            for kind, made_by in by_executor.items():
                 for work, stage in {**made_by.kinds, "all": made_by.all_chunks}.items():
                     print(
                         f"{name + ', ' + kind:<40} {work:<9} {stage.chunks:>6} {stage.work:>8.2f} "
                         f"{stage.work_processor:>8.2f} {stage.wall:>8.2f} {stage.processor:>8.2f} "
                         f"{stage.efficiency(workers):>10.2f} {made_by.load:>5.1f}"
                     )
-            ray = one["ray"]
+            ray = by_executor["ray"]
             print(
                 f"  Ray: whole run {ray.wall:.1f} s; a worker process used {max(ray.before, default=0):.1f} p "
                 f"before its first chunk, and had at most {ray.memory / 2**20:.0f} MiB"
             )
-            if "threads" in one:
+            if "threads" in by_executor:
                 print(
-                    f"  threads: whole run {one['threads'].wall:.1f} s; stages of chunks, Ray's times theirs: "
-                    f"{ratio(one, lambda f: f.all_chunks.wall):.2f} by the clock, "
-                    f"{ratio(one, lambda f: f.all_chunks.processor):.2f} in processor seconds"
+                    f"  threads: whole run {by_executor['threads'].wall:.1f} s; stages of chunks, Ray's times theirs: "
+                    f"{ratio(by_executor, lambda f: f.all_chunks.wall):.2f} by the clock, "
+                    f"{ratio(by_executor, lambda f: f.all_chunks.processor):.2f} in processor seconds"
                 )
 
 
 def summary(
-    found: dict[str, list[dict[str, Found]]], overheads: Sequence[Overhead], workers: int
+    measures: dict[str, list[dict[str, Found]]], overheads: Sequence[Overhead], workers: int
 ) -> list[headline.Headline]:
     lines = []
-    for name, rounds in found.items():
-        best = max(one["ray"].all_chunks.efficiency(workers) for one in rounds)
+    for name, rounds in measures.items():
+        best = max(by_executor["ray"].all_chunks.efficiency(workers) for by_executor in rounds)
         lines.append(
             headline.Headline(f"efficiency, {name}", f"{best:.2f}", f"floor {EFFICIENCY}", best / EFFICIENCY)
         )
-    for one in overheads:
-        what = f"overhead of a chunk, {one.workers} workers"
+    for chunk_cost in overheads:
+        what = f"overhead of a chunk, {chunk_cost.workers} workers"
         lines.append(
-            headline.Headline(what, f"{one.wall:.1f} ms", f"floor {FLOOR_MS:g} ms", FLOOR_MS / one.wall)
+            headline.Headline(
+                what, f"{chunk_cost.wall:.1f} ms", f"floor {FLOOR_MS:g} ms", FLOOR_MS / chunk_cost.wall
+            )
         )
-    lines += [headline.Headline("start", f"{one.start:.1f} s") for one in overheads[:1]]
+    lines += [headline.Headline("start", f"{chunk_cost.start:.1f} s") for chunk_cost in overheads[:1]]
     return lines
 
 
@@ -311,19 +313,20 @@ def main() -> None:
             write_country(folder / "state", blocks=given.blocks, schema="pl94-persons")
             paths = [folder / "state" / "release.toml"]
         kinds = ("ray",) if given.only_cluster else ("threads", "ray")
-        found = releases(paths, keep, given.workers, given.rounds, kinds)
-        print_releases(found, given.workers)
+        measures = releases(paths, keep, given.workers, given.rounds, kinds)
+        print_releases(measures, given.workers)
         sizes = sorted({1, given.workers}) if given.chunks else []
         overheads = [overhead(folder / f"tiny-{size}", size, given.chunks) for size in sizes]
         if overheads:
             print_overheads(overheads, plain_files(folder / "plain", given.chunks))
     if given.json:
         releases_found = {
-            name: [{k: asdict(f) for k, f in one.items()} for one in r] for name, r in found.items()
+            name: [{k: asdict(f) for k, f in by_executor.items()} for by_executor in r]
+            for name, r in measures.items()
         }
-        every = {"releases": releases_found, "chunks": [asdict(one) for one in overheads]}
+        every = {"releases": releases_found, "chunks": [asdict(chunk_cost) for chunk_cost in overheads]}
         given.json.write_text(json.dumps(every, indent=1))
-    headline.write(given.headline, summary(found, overheads, given.workers))
+    headline.write(given.headline, summary(measures, overheads, given.workers))
 
 
 if __name__ == "__main__":

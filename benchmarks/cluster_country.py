@@ -87,34 +87,34 @@ def _scaled(sizes: Any, total: int) -> Integers:
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if np.maximum(1, np.rint(sizes * middle)).sum() < total else (low, middle)
-    found = np.maximum(1, np.rint(sizes * low)).astype(np.int64)
-    found[np.argsort(-found, kind="stable")[: total - found.sum()]] += 1
-    return found
+    counts = np.maximum(1, np.rint(sizes * low)).astype(np.int64)
+    counts[np.argsort(-counts, kind="stable")[: total - counts.sum()]] += 1
+    return counts
 
 
 def _groups(county: Integers) -> tuple[Integers, Integers]:
     """The group of each tract, and the county of each group."""
     group, above, begun = [], [], 0
     for number, n in enumerate(np.bincount(county)):
-        own = -(-n // (math.isqrt(n) + GROUP_EXTRA))
-        group.append(begun + np.arange(n) * own // n)
-        above += [number] * own
-        begun += own
+        groups = -(-n // (math.isqrt(n) + GROUP_EXTRA))
+        group.append(begun + np.arange(n) * groups // n)
+        above += [number] * groups
+        begun += groups
     return np.concatenate(group), np.array(above)
 
 
 def supports(runs: Sequence[Run], number: int, people: Floats) -> Integers:
     """Cells above zero of geounits with so many people, in a pass."""
-    sizes = np.concatenate([one for run in runs for one in run.people[:-1]])
-    cells = np.concatenate([one for run in runs for one in run.supports(number)[:-1]])
-    kept = (sizes > 0) & (cells > 0)
-    x, y = np.log(sizes[kept]), np.log(cells[kept])
+    sizes = np.concatenate([numbers for run in runs for numbers in run.people[:-1]])
+    cells = np.concatenate([numbers for run in runs for numbers in run.supports(number)[:-1]])
+    positive = (sizes > 0) & (cells > 0)
+    x, y = np.log(sizes[positive]), np.log(cells[positive])
     bins = np.round(x * 2).astype(int)
-    at = np.array([(x[bins == one].mean(), y[bins == one].mean()) for one in np.unique(bins)])
+    at = np.array([(x[bins == place].mean(), y[bins == place].mean()) for place in np.unique(bins)])
     top = at[at[:, 0] > at[-1, 0] - math.log(100)]
     slope = np.polyfit(top[:, 0], top[:, 1], 1)[0]
-    wanted = np.log(np.maximum(people, 1))
-    found = np.interp(wanted, *at.T) + slope * np.maximum(0, wanted - at[-1, 0])
+    log_people = np.log(np.maximum(people, 1))
+    log_cells = np.interp(log_people, *at.T) + slope * np.maximum(0, log_people - at[-1, 0])
     plan = runs[0].plan
     most = plan.query(plan.outer[number].cells).size if plan.outer else plan.schema.size
-    return np.maximum(1, np.minimum(np.exp(found), most)).astype(np.int64)
+    return np.maximum(1, np.minimum(np.exp(log_cells), most)).astype(np.int64)

@@ -92,7 +92,7 @@ class Run:
     def supports(self, number: int) -> list[Integers]:
         """Cells above zero of every geounit in a pass, by geolevel."""
         if number not in self._supports:
-            self._supports[number] = [self._support(number, one) for one in self.counts]
+            self._supports[number] = [self._support(number, counts) for counts in self.counts]
         return self._supports[number]
 
     def _support(self, number: int, counts: PublicCounts) -> Integers:
@@ -107,8 +107,8 @@ class Run:
         """Counts that a worker process reads before its first chunk of a pass at a geolevel."""
         total = int(self.supports(number)[level - 1].sum())
         if number > 0:
-            source = sources_of_groups([self.plan.query(one.cells) for one in self.plan.outer])[number]
-            total += sum(int(one.sum()) for one in self.supports(source))
+            source = sources_of_groups([self.plan.query(group.cells) for group in self.plan.outer])[number]
+            total += sum(int(support.sum()) for support in self.supports(source))
         return total
 
     def chunks(self) -> Iterator[MeasuredChunk]:
@@ -144,35 +144,37 @@ class Run:
 
     def driver(self) -> dict[str, float]:
         """Seconds of the run's own process by stage, without what it did while chunks were under way."""
-        stages = {one["stage"]: one["seconds"] for one in self.events if one["event"] == "stage finished"}
+        stages = {
+            event["stage"]: event["seconds"] for event in self.events if event["event"] == "stage finished"
+        }
         for stage, seconds in self._during_chunks():
             stages[stage] = max(0.0, stages[stage] - seconds)
         return stages
 
     def reading(self, works: Collection[str]) -> float:
         """Seconds of the run's own process while chunks of such works were under way; 0 if only the log is there."""
-        found = [one for one in self.events if one["event"] == "chunks read"]
-        return float(sum(one["seconds"] for one in found if one["address"]["work"] in works))
+        readings = [event for event in self.events if event["event"] == "chunks read"]
+        return float(sum(event["seconds"] for event in readings if event["address"]["work"] in works))
 
     def _during_chunks(self) -> Iterator[tuple[str, float]]:
         if self.is_processor:
-            for one in self.events:
-                if one["event"] == "chunks read":
-                    yield stage_of(one["address"]), one["seconds"]
+            for event in self.events:
+                if event["event"] == "chunks read":
+                    yield stage_of(event["address"]), event["seconds"]
             return
         times: dict[str, list[float]] = defaultdict(list)
-        for one in self.events:
-            if one["event"].startswith("chunk "):
-                times[json.dumps(one["address"])].append(
-                    np.datetime64(one["time"][:-6], "ms").astype(float) / 1e3
+        for event in self.events:
+            if event["event"].startswith("chunk "):
+                times[json.dumps(event["address"])].append(
+                    np.datetime64(event["time"][:-6], "ms").astype(float) / 1e3
                 )
-        for address, found in times.items():
-            yield stage_of(json.loads(address)), max(found) - min(found)
+        for address, ends in times.items():
+            yield stage_of(json.loads(address)), max(ends) - min(ends)
 
     def opened(self) -> float | None:
         """Processor seconds of a worker process before its first chunk."""
-        found = [one["seconds"] for one in self.events if one["event"] == "worker opened"]
-        return max(found) if found else None
+        seconds = [event["seconds"] for event in self.events if event["event"] == "worker opened"]
+        return max(seconds) if seconds else None
 
     @cached_property
     def people(self) -> list[Floats]:
@@ -216,22 +218,22 @@ class Costs:
 
 def fitted(chunks: Sequence[MeasuredChunk]) -> Costs:
     """The costs that fit the chunks best, none below zero; each chunk is weighted by the inverse of its seconds."""
-    names: list[tuple[Any, ...]] = sorted({("u", one.kind, one.geolevel) for one in chunks}, key=str)
+    names: list[tuple[Any, ...]] = sorted({("u", chunk.kind, chunk.geolevel) for chunk in chunks}, key=str)
     names += [("chunk",), ("read",)]
     column = {name: number for number, name in enumerate(names)}
     matrix = np.zeros((len(chunks), len(names)))
-    for row, one in enumerate(chunks):
-        matrix[row, column["u", one.kind, one.geolevel]] = one.unknowns
-        matrix[row, column["chunk",]], matrix[row, column["read",]] = 1.0, one.read
-    seconds = np.array([one.seconds for one in chunks])
+    for row, chunk in enumerate(chunks):
+        matrix[row, column["u", chunk.kind, chunk.geolevel]] = chunk.unknowns
+        matrix[row, column["chunk",]], matrix[row, column["read",]] = 1.0, chunk.read
+    seconds = np.array([chunk.seconds for chunk in chunks])
     weights = 1 / np.sqrt(0.02**2 + 0.1 * seconds)
     scale = np.abs(matrix).max(axis=0).clip(1e-300)
-    found, _ = nnls(matrix * weights[:, None] / scale, seconds * weights)
-    found /= scale
-    rates = dict(zip(names, found.tolist(), strict=True))
+    costs, _ = nnls(matrix * weights[:, None] / scale, seconds * weights)
+    costs /= scale
+    rates = dict(zip(names, costs.tolist(), strict=True))
     return Costs(
         unknown={name[1:]: rate for name, rate in rates.items() if name[0] == "u"},
         chunk=rates["chunk",],
         read=rates["read",],
-        error=float(np.abs(matrix @ found - seconds).sum() / seconds.sum()),
+        error=float(np.abs(matrix @ costs - seconds).sum() / seconds.sum()),
     )

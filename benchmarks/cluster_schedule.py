@@ -79,7 +79,7 @@ class Country:
         entries = sum(int(c[-1]) for run in runs for c in [run.counts[-1].offsets])
         blocks = sum(run.counts[-1].n_geounits for run in runs)
         finest = entries * len(levels[-1].parent) // blocks
-        self.entries = [[*(int(one.sum()) for one in cells), finest] for cells in self.cells]
+        self.entries = [[*(int(sizes.sum()) for sizes in cells), finest] for cells in self.cells]
         self.finest = finest
         self.alone, self.roots = self._driver()
         self.overhead = overhead
@@ -98,27 +98,33 @@ class Country:
                     rates[stage if kind not in ("count", "measure") else kind].append(seconds)
         entries = sum(int(run.counts[-1].offsets[-1]) for run in self.runs)
         every = sum(
-            int(one.sum()) for run in self.runs for n in range(run.n_passes) for one in run.supports(n)[1:]
+            int(support.sum())
+            for run in self.runs
+            for n in range(run.n_passes)
+            for support in run.supports(n)[1:]
         )
-        found = {
+        seconds_by_part = {
             stage: sum(seconds) * (1 / every if stage == "count" else self.finest / entries)
             for stage, seconds in rates.items()
             if stage != "compile kernels"
         }
-        return found, root
+        return seconds_by_part, root
 
     def _reading(self) -> tuple[float, float]:
         """Seconds of the run's own process to read a count of a chunk's result, and a noisy value."""
         every = sum(
-            int(one.sum()) for run in self.runs for n in range(run.n_passes) for one in run.supports(n)[1:]
+            int(support.sum())
+            for run in self.runs
+            for n in range(run.n_passes)
+            for support in run.supports(n)[1:]
         )
-        values = sum(one.unknowns for run in self.runs for one in run.chunks() if one.kind == "measure")
+        values = sum(chunk.unknowns for run in self.runs for chunk in run.chunks() if chunk.kind == "measure")
         measuring = sum(run.reading(MEASURE) for run in self.runs)
         return sum(run.reading(ESTIMATES) for run in self.runs) / every, measuring / max(values, 1.0)
 
     def stages(self) -> Iterator[Stage]:
         """Every stage, in order."""
-        measured = any(one.kind == "measure" for run in self.runs for one in run.chunks())
+        measured = any(chunk.kind == "measure" for run in self.runs for chunk in run.chunks())
         place = 0
         for number in range(self.runs[0].n_passes):
             for level in range(1, len(self.levels)):
@@ -167,7 +173,7 @@ class Country:
         unknowns = int((np.diff(begin) * cells[level - 1]).max())
         alone = self.alone.get("count", 0.0) * self.entries[number][level]
         name = f"{geolevel.name}" if self.runs[0].n_passes == 1 else f"pass {number + 1} of {geolevel.name}"
-        chunks.sort(key=lambda one: -one.seconds)
+        chunks.sort(key=lambda chunk: -chunk.seconds)
         beside = self._beside(chunks, self.reading * self.entries[number][level])
         return Stage(name, chunks, self.costs.read * read, beside, alone, level, (rate * unknowns, unknowns))
 
@@ -184,8 +190,8 @@ def with_barriers(stages: Iterable[Stage], workers: int) -> float:
     total = 0.0
     for stage in stages:
         ends = [stage.read] * workers
-        for one in stage.chunks:
-            heapq.heappush(ends, heapq.heappop(ends) + one.seconds)
+        for chunk in stage.chunks:
+            heapq.heappush(ends, heapq.heappop(ends) + chunk.seconds)
         total += max(*ends, stage.beside) + stage.alone
     return total
 
@@ -197,8 +203,8 @@ def without_barriers(stages: Sequence[Stage], country: Country, workers: int) ->
     needs.
     """
     families = [stage for stage in stages if not stage.name.startswith("measure")]
-    nodes = [one for stage in families for one in sorted(stage.chunks, key=lambda c: c.first)]
-    free = [one.seconds for stage in stages if stage not in families for one in stage.chunks]
+    nodes = [chunk for stage in families for chunk in sorted(stage.chunks, key=lambda c: c.first)]
+    free = [chunk.seconds for stage in stages if stage not in families for chunk in stage.chunks]
     begin = np.concatenate([[0], np.cumsum([len(stage.chunks) for stage in families])])
     n_levels = len(country.levels) - 1
     needs: list[Iterable[int]] = []
@@ -209,19 +215,19 @@ def without_barriers(stages: Sequence[Stage], country: Country, workers: int) ->
             for p in (place - 1, place - n_levels)
             if p >= 0
         }
-        for one in nodes[begin[place] : begin[place + 1]]:
-            wanted: set[int] = set()
+        for chunk in nodes[begin[place] : begin[place + 1]]:
+            earlier: set[int] = set()
             if stage.level > 1:  # the chunks whose children are the parents of this one
                 parent = country.levels[stage.level - 1].parent
-                wanted |= _between(
-                    firsts[place - 1], int(begin[place - 1]), parent[one.first], parent[one.last - 1]
+                earlier |= _between(
+                    firsts[place - 1], int(begin[place - 1]), parent[chunk.first], parent[chunk.last - 1]
                 )
             if place >= n_levels:
-                wanted |= _between(
-                    firsts[place - n_levels], int(begin[place - n_levels]), one.first, one.last - 1
+                earlier |= _between(
+                    firsts[place - n_levels], int(begin[place - n_levels]), chunk.first, chunk.last - 1
                 )
-            needs.append(wanted)
-            seconds.append(one.seconds)
+            needs.append(earlier)
+            seconds.append(chunk.seconds)
     return _listed([*seconds, *free], [*needs, *([] for _ in free)], workers)
 
 
@@ -234,13 +240,13 @@ def _listed(seconds: Sequence[float], needs: Sequence[Iterable[int]], workers: i
     """The end of a list schedule, the longest way to the end first, and the longest way."""
     then: list[list[int]] = [[] for _ in seconds]
     open_needs = [0] * len(seconds)
-    for node, wanted in enumerate(needs):
-        for one in wanted:
-            then[one].append(node)
+    for node, earlier in enumerate(needs):
+        for need in earlier:
+            then[need].append(node)
             open_needs[node] += 1
     way = [0.0] * len(seconds)
     for node in reversed(range(len(seconds))):
-        way[node] = seconds[node] + max((way[one] for one in then[node]), default=0.0)
+        way[node] = seconds[node] + max((way[later] for later in then[node]), default=0.0)
     ready = [(-way[node], node) for node in range(len(seconds)) if not open_needs[node]]
     heapq.heapify(ready)
     running: list[tuple[float, int]] = []
@@ -269,7 +275,7 @@ def print_costs(runs: Sequence[Run], measured: Sequence[MeasuredChunk], costs: C
     )
     for (name, geolevel), rate in sorted(costs.unknown.items(), key=str):
         what = "noisy values" if name == "measure" else f"pass {name + 1}"
-        of = [one for one in measured if (one.kind, one.geolevel) == (name, geolevel)]
+        of = [chunk for chunk in measured if (chunk.kind, chunk.geolevel) == (name, geolevel)]
         print(
             f"  {what:<14}{geolevel:<12}{1e6 * rate:>8.3f} us each, from {len(of)} chunks, "
             f"{sum(o.unknowns for o in of):,.0f}"
@@ -294,41 +300,43 @@ def main() -> None:
     parser.add_argument("--stages", action="store_true", help="print the stages of each division")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     given = parser.parse_args()
-    runs = [Run(one) for one in given.releases]
-    measured = [one for run in runs for one in run.chunks()]
+    runs = [Run(folder) for folder in given.releases]
+    measured = [chunk for run in runs for chunk in run.chunks()]
     costs = fitted(measured)
     print_costs(runs, measured, costs)
     levels = country(given.counties, groups=given.tract_groups, state=given.state)
     whole = Country(runs, levels, costs, given.overhead)
-    print(", ".join(f"{len(one.parent):,} {one.name}" for one in levels))
+    print(", ".join(f"{len(geolevel.parent):,} {geolevel.name}" for geolevel in levels))
     for number, entries in enumerate(whole.entries):
-        print(f"counts of pass {number + 1}: " + ", ".join(f"{one:,}" for one in entries))
+        print(f"counts of pass {number + 1}: " + ", ".join(f"{n:,}" for n in entries))
     print(
         f"the run's own process alone: {in_words(whole.last_seconds())}, of which "
         + ", ".join(
             f"{stage} {in_words(seconds)}" for stage, seconds in whole.alone.items() if stage != "count"
         )
     )
-    found = [
+    schedules = [
         line
-        for wanted in given.wanted
+        for n_chunks in given.wanted
         for power in given.largest
-        for line in divided(whole, given, wanted, power)
+        for line in divided(whole, given, n_chunks, power)
     ]
     if given.json:
-        given.json.write_text(json.dumps(found, indent=1))
+        given.json.write_text(json.dumps(schedules, indent=1))
 
 
-def divided(whole: Country, given: argparse.Namespace, wanted: int, power: int) -> list[dict[str, float]]:
+def divided(
+    whole: Country, given: argparse.Namespace, chunks_wanted: int, power: int
+) -> list[dict[str, float]]:
     """Print and return the schedules with one division into chunks."""
-    cutting.CHUNKS_WANTED, cutting.LARGEST = wanted, 1 << power
+    cutting.CHUNKS_WANTED, cutting.LARGEST = chunks_wanted, 1 << power
     stages = list(whole.stages())
-    n_chunks = sum(len(one.chunks) for one in stages)
-    work = sum(one.seconds for stage in stages for one in stage.chunks)
+    n_chunks = sum(len(stage.chunks) for stage in stages)
+    work = sum(chunk.seconds for stage in stages for chunk in stage.chunks)
     beside = sum(stage.beside for stage in stages)
     alone = sum(stage.alone for stage in stages) + whole.last_seconds()
     print(
-        f"\nCHUNKS_WANTED {wanted}, LARGEST 2^{power}: {n_chunks:,} chunks, {in_words(work)} of work; "
+        f"\nCHUNKS_WANTED {chunks_wanted}, LARGEST 2^{power}: {n_chunks:,} chunks, {in_words(work)} of work; "
         f"the run's own process: {in_words(beside)} beside the chunks, {in_words(alone)} alone; "
         f"each worker process reads for {in_words(sum(stage.read for stage in stages))}"
     )
@@ -336,11 +344,11 @@ def divided(whole: Country, given: argparse.Namespace, wanted: int, power: int) 
         print(
             f"{'stage':<46}{'chunks':>7}{'work':>10}{'largest':>10}{'family':>10}{'unknowns':>15}{'read':>9}{'alone':>9}"
         )
-        for one in stages:
-            times = [c.seconds for c in one.chunks]
+        for stage in stages:
+            times = [c.seconds for c in stage.chunks]
             print(
-                f"{one.name:<46}{len(times):>7}{sum(times):>10.1f}{max(times):>10.2f}{one.largest[0]:>10.1f}"
-                f"{one.largest[1]:>15,}{one.read:>9.1f}{one.alone:>9.1f}"
+                f"{stage.name:<46}{len(times):>7}{sum(times):>10.1f}{max(times):>10.2f}{stage.largest[0]:>10.1f}"
+                f"{stage.largest[1]:>15,}{stage.read:>9.1f}{stage.alone:>9.1f}"
             )
     print(
         f"{'workers':>8} {'barriers':>10} {'efficiency':>11} {'none':>10} {'efficiency':>11} {'barriers cost':>14}"
@@ -352,7 +360,7 @@ def divided(whole: Country, given: argparse.Namespace, wanted: int, power: int) 
         flows = max(end, beside) + alone
         lines.append(
             {
-                "wanted": wanted,
+                "wanted": chunks_wanted,
                 "largest": power,
                 "workers": workers,
                 "barriers": held,

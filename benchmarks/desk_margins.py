@@ -154,7 +154,7 @@ class Nearness:
     estimates: int = 0
 
 
-def look(release: tallyveil.Release, wish: Wish, truth: pl.DataFrame, found: Nearness) -> None:
+def look(release: tallyveil.Release, wish: Wish, truth: pl.DataFrame, nearness: Nearness) -> None:
     """Add what a release has for a wish."""
     table = release.table(wish.geolevel, wish.table)
     by = [name for name in ("sex", "age", "size", "children") if name in table.columns]
@@ -166,9 +166,9 @@ def look(release: tallyveil.Release, wish: Wish, truth: pl.DataFrame, found: Nea
         (pl.col(name) - pl.col("true").fill_null(0)).abs().alias(name) for name in ("count", "estimate")
     )
     within = float(wish.within)
-    found.cells += off.height
-    found.counts += int((off["count"] <= within).sum())
-    found.estimates += int((off["estimate"] <= within).sum())
+    nearness.cells += off.height
+    nearness.counts += int((off["count"] <= within).sum())
+    nearness.estimates += int((off["estimate"] <= within).sum())
 
 
 def main() -> None:
@@ -182,19 +182,19 @@ def main() -> None:
         folder = Path(place)
         persons = write_inputs(folder)
         print(f"{'':48} {'cells':>8} {'counts':>8} {'estimates':>10}")
-        for what, made, truth in (
+        for what, planned, truth in (
             ("persons", persons_plan(folder), persons),
             ("households", households_plan(folder), households(persons)),
         ):
-            plan, wishes, rho = made
-            found = {wish: Nearness() for wish in wishes}
+            plan, wishes, rho = planned
+            nearness_by_wish = {wish: Nearness() for wish in wishes}
             for key in range(args.keys):
                 name = f"{what}-{key}"
                 release = tallyveil.run(plan, folder / name, insecure_test_key=name, workers=1)
-                for wish, nearness in found.items():
+                for wish, nearness in nearness_by_wish.items():
                     look(release, wish, truth, nearness)
             print(f"{what}, rho = {float(rho):.5f}, {args.keys} keys")
-            for wish, near in found.items():
+            for wish, near in nearness_by_wish.items():
                 words = f"  {wish.table}, {wish.geolevel}, within {wish.within}"
                 parts = (near.counts / near.cells, near.estimates / near.cells)
                 print(f"{words:48} {near.cells:8,} {parts[0]:8.1%} {parts[1]:10.1%}")

@@ -81,12 +81,12 @@ def main(name: str, seed: int) -> None:
     levels, rows = measured(truth, spine, rng)
     homes = housing_units(size, facility, rng)
     total = np.full((1, 1), truth.sum(), np.int32)
-    others = rng.permutation(homes)
+    permuted = rng.permutation(homes)
     for label, columns in (
         ("none", []),
         ("housing units", [homes]),
-        ("at random", [others]),
-        ("both", [homes, others]),
+        ("at random", [permuted]),
+        ("both", [homes, permuted]),
     ):
         known = (
             Covariates.of(("first", "second")[: len(columns)], np.stack(columns, axis=1)) if columns else None

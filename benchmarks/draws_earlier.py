@@ -46,7 +46,7 @@ def main(name: str, seed: int) -> None:
     levels, rows = measured(truth, spine, rng)
     offsets = spine.finest_offsets(3)
     earlier = earlier_counts(truth, offsets, rng)
-    others = rng.permutation(earlier, axis=0)
+    permuted = rng.permutation(earlier, axis=0)
     of_groups = np.add.reduceat(earlier, offsets[:-1], axis=0)
     total = np.full((1, 1), truth.sum(), np.int32)
     race = truth.reshape(len(truth), 2, -1).sum(axis=1)
@@ -58,7 +58,7 @@ def main(name: str, seed: int) -> None:
         ("none", None, 0, None),
         ("totals alone", earlier, 0, None),
         ("blocks", earlier, 4, earlier),
-        ("blocks at random", others, 4, others),
+        ("blocks at random", permuted, 4, permuted),
         ("block groups", None, 3, of_groups),
     ):
         known = (

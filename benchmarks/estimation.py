@@ -83,8 +83,8 @@ def last_pass(problem: FamilyProblem) -> Instance:
         carried = ladder._carried(problem, current, estimate)
         bounds, allowed = (*bounds, *carried), ladder._narrow(allowed, carried)
     start = time.perf_counter()
-    one = inlined(problem, allowed, bounds)
-    return dataclasses.replace(one, build=time.perf_counter() - start)
+    instance = inlined(problem, allowed, bounds)
+    return dataclasses.replace(instance, build=time.perf_counter() - start)
 
 
 def inlined(problem: FamilyProblem, allowed: np.ndarray, bounds: tuple[SumBounds, ...]) -> Instance:
@@ -117,53 +117,53 @@ def inlined(problem: FamilyProblem, allowed: np.ndarray, bounds: tuple[SumBounds
     )
 
 
-def with_piqp(one: Instance, tolerance: float, limit: float) -> np.ndarray:
+def with_piqp(instance: Instance, tolerance: float, limit: float) -> np.ndarray:
     solver = piqp.SparseSolver()
     solver.settings.eps_abs, solver.settings.eps_rel = tolerance, 0.0
     solver.settings.check_duality_gap = False
-    free = np.full(one.linear.size - one.program.n_variables, -np.inf)
+    free = np.full(instance.linear.size - instance.program.n_variables, -np.inf)
     solver.setup(
-        one.quadratic,
-        one.linear,
-        one.equal,
-        one.equal_to,
-        one.rows,
-        one.lower,
-        one.upper,
-        np.concatenate([np.zeros(one.program.n_variables), free]),
-        np.full(one.linear.size, np.inf),
+        instance.quadratic,
+        instance.linear,
+        instance.equal,
+        instance.equal_to,
+        instance.rows,
+        instance.lower,
+        instance.upper,
+        np.concatenate([np.zeros(instance.program.n_variables), free]),
+        np.full(instance.linear.size, np.inf),
     )
     solver.solve()
     return np.asarray(solver.result.x)
 
 
-def with_clarabel(one: Instance, tolerance: float, limit: float) -> np.ndarray:
+def with_clarabel(instance: Instance, tolerance: float, limit: float) -> np.ndarray:
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.time_limit, settings.max_threads = False, limit, 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
-    low, high = np.isfinite(one.lower), np.isfinite(one.upper)
-    n = one.program.n_variables
-    positive = sparse.eye(n, one.linear.size, format="csc")
-    matrix = sparse.vstack([one.equal, -one.rows[low], one.rows[high], -positive]).tocsc()
-    right = np.concatenate([one.equal_to, -one.lower[low], one.upper[high], np.zeros(n)])
+    low, high = np.isfinite(instance.lower), np.isfinite(instance.upper)
+    n = instance.program.n_variables
+    positive = sparse.eye(n, instance.linear.size, format="csc")
+    matrix = sparse.vstack([instance.equal, -instance.rows[low], instance.rows[high], -positive]).tocsc()
+    right = np.concatenate([instance.equal_to, -instance.lower[low], instance.upper[high], np.zeros(n)])
     cones = [
-        clarabel.ZeroConeT(one.equal_to.size),
+        clarabel.ZeroConeT(instance.equal_to.size),
         clarabel.NonnegativeConeT(int(low.sum() + high.sum()) + n),
     ]
-    solver = clarabel.DefaultSolver(one.quadratic, one.linear, matrix, right, cones, settings)
+    solver = clarabel.DefaultSolver(instance.quadratic, instance.linear, matrix, right, cones, settings)
     return np.asarray(solver.solve().x)
 
 
-def with_osqp(one: Instance, tolerance: float, limit: float) -> np.ndarray:
-    n = one.program.n_variables
-    matrix = sparse.vstack([one.equal, one.rows, sparse.eye(n, one.linear.size)]).tocsc()
+def with_osqp(instance: Instance, tolerance: float, limit: float) -> np.ndarray:
+    n = instance.program.n_variables
+    matrix = sparse.vstack([instance.equal, instance.rows, sparse.eye(n, instance.linear.size)]).tocsc()
     solver = osqp.OSQP()
     solver.setup(
-        one.quadratic,
-        one.linear,
+        instance.quadratic,
+        instance.linear,
         matrix,
-        np.concatenate([one.equal_to, one.lower, np.zeros(n)]),
-        np.concatenate([one.equal_to, one.upper, np.full(n, np.inf)]),
+        np.concatenate([instance.equal_to, instance.lower, np.zeros(n)]),
+        np.concatenate([instance.equal_to, instance.upper, np.full(n, np.inf)]),
         verbose=False,
         eps_abs=tolerance,
         eps_rel=tolerance,
@@ -188,36 +188,36 @@ def seconds(call: Callable[[], Any], rounds: int) -> float:
 
 
 @njit(nogil=True)
-def solve_repeatedly(one: PassArrays, n: int, kernels: FamilyKernels) -> float:
+def solve_repeatedly(arrays: PassArrays, n: int, kernels: FamilyKernels) -> float:
     """Solve a pass n times, without coming back to Python; returns the residuals' sum."""
     total = 0.0
     for _ in range(n):
-        total += kernels.solve(one, kernels.parts).residual
+        total += kernels.solve(arrays, kernels.parts).residual
     return total
 
 
-def in_a_loop(one: PassArrays, n: int) -> float:
+def in_a_loop(arrays: PassArrays, n: int) -> float:
     """`solve_repeatedly` with the kernels that it calls."""
-    return compiled(solve_repeatedly)(one, n, all_compiled(KERNELS))
+    return compiled(solve_repeatedly)(arrays, n, all_compiled(KERNELS))
 
 
-def own_seconds(one: Instance, rounds: int) -> float:
+def own_seconds(instance: Instance, rounds: int) -> float:
     """Median time of one solution in a compiled loop that lasts about a hundredth of a second."""
-    one.repeat(1)
-    once = seconds(lambda: one.repeat(1), 3)
+    instance.repeat(1)
+    once = seconds(lambda: instance.repeat(1), 3)
     n = max(1, int(0.01 / once))
-    return seconds(lambda: one.repeat(n), rounds) / n
+    return seconds(lambda: instance.repeat(n), rounds) / n
 
 
-def measure_peer(name: str, one: Instance, truth: np.ndarray, rounds: int, limit: float) -> float:
+def measure_peer(name: str, instance: Instance, truth: np.ndarray, rounds: int, limit: float) -> float:
     """Seconds of the loosest tolerance that gives the same answer; infinite where none does in time."""
     for tolerance in TOLERANCES:
         start = time.perf_counter()
-        x = PEERS[name](one, tolerance, limit)
+        x = PEERS[name](instance, tolerance, limit)
         first = time.perf_counter() - start
-        if np.isfinite(x).all() and np.abs(one.expand(x) - truth).max() <= SAME_PERSONS:
+        if np.isfinite(x).all() and np.abs(instance.expand(x) - truth).max() <= SAME_PERSONS:
             repeat = rounds if first < 1.0 else 0
-            return seconds(partial(PEERS[name], one, tolerance, limit), repeat) if repeat else first
+            return seconds(partial(PEERS[name], instance, tolerance, limit), repeat) if repeat else first
         if first >= limit:
             break
     return float("inf")
@@ -225,48 +225,51 @@ def measure_peer(name: str, one: Instance, truth: np.ndarray, rounds: int, limit
 
 def measure(problem: FamilyProblem, rounds: int, limit: float) -> dict[str, Any]:
     """Seconds of every solver on one family."""
-    one = last_pass(problem)
-    answer = one.call()
+    instance = last_pass(problem)
+    answer = instance.call()
     every_pass = seconds(lambda: ladder.solve_passes(problem, problem.allowed()), rounds + 4)
     result: dict[str, Any] = {
-        "family": one.name,
-        "children": one.children,
-        "cells": one.cells,
-        "variables": one.program.n_variables,
+        "family": instance.name,
+        "children": instance.children,
+        "cells": instance.cells,
+        "variables": instance.program.n_variables,
         "residual": answer.residual,
-        "build": one.build,
+        "build": instance.build,
         "all passes": every_pass,
-        "own build": seconds(one.own_build, rounds + 4),
-        "Tallyveil": own_seconds(one, rounds + 4),
+        "own build": seconds(instance.own_build, rounds + 4),
+        "Tallyveil": own_seconds(instance, rounds + 4),
     }
     for name in PEERS:
-        result[name] = measure_peer(name, one, answer.estimate, rounds, limit)
+        result[name] = measure_peer(name, instance, answer.estimate, rounds, limit)
     return result
 
 
 def spread_by_size(met: list[FamilyProblem], n: int) -> list[FamilyProblem]:
     """n families from the smallest to the largest."""
-    ordered = sorted(met, key=lambda one: int(one.allowed().sum()))
+    ordered = sorted(met, key=lambda problem: int(problem.allowed().sum()))
     return [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, n).astype(int))]
 
 
-def whole(one: dict[str, Any], peer: str) -> float:
+def whole(result: dict[str, Any], peer: str) -> float:
     """How many times longer a peer takes, with the building of matrices and of arrays."""
-    return (one[peer] + one["build"]) / (one["Tallyveil"] + one["own build"])
+    return (result[peer] + result["build"]) / (result["Tallyveil"] + result["own build"])
 
 
 def show(title: str, results: list[dict[str, Any]]) -> None:
     heads = " ".join(f"{name + ' ms':>12} {'ratio':>6} {'whole':>6}" for name in PEERS)
     print(f"\n{title}\n{'children':>8} {'cells':>6} {'n':>6} {'Tallyveil ms':>12} {heads}")
-    for one in results:
-        ours = one["Tallyveil"]
-        peers = " ".join(f"{1e3 * one[p]:>12.2f} {one[p] / ours:>6.0f} {whole(one, p):>6.0f}" for p in PEERS)
-        sizes = f"{one['children']:>8} {one['cells']:>6} {one['variables']:>6}"
+    for result in results:
+        ours = result["Tallyveil"]
+        peers = " ".join(
+            f"{1e3 * result[p]:>12.2f} {result[p] / ours:>6.0f} {whole(result, p):>6.0f}" for p in PEERS
+        )
+        sizes = f"{result['children']:>8} {result['cells']:>6} {result['variables']:>6}"
         print(f"{sizes} {1e3 * ours:>12.3f} {peers}")
     for peer in PEERS:
         for name in ("ratio", "whole"):
             ratios = sorted(
-                whole(one, peer) if name == "whole" else one[peer] / one["Tallyveil"] for one in results
+                whole(result, peer) if name == "whole" else result[peer] / result["Tallyveil"]
+                for result in results
             )
             middle = statistics.median(ratios)
             print(f"{peer}: {name} min {ratios[0]:.1f}, median {middle:.1f}, max {ratios[-1]:.1f}")
@@ -274,10 +277,12 @@ def show(title: str, results: list[dict[str, Any]]) -> None:
 
 def headlines(results: dict[str, list[dict[str, Any]]]) -> Iterator[headline.Headline]:
     """The median family of every kind, beside the fastest peer of each family."""
-    for kind, found in results.items():
-        own = statistics.median(one["Tallyveil"] for one in found)
-        ratio = statistics.median(min(one[peer] for peer in PEERS) / one["Tallyveil"] for one in found)
-        yield headline.Headline(kind, f"{1e3 * own:.3f} ms", "times the fastest peer", ratio)
+    for kind, of_kind in results.items():
+        ours = statistics.median(result["Tallyveil"] for result in of_kind)
+        ratio = statistics.median(
+            min(result[peer] for peer in PEERS) / result["Tallyveil"] for result in of_kind
+        )
+        yield headline.Headline(kind, f"{1e3 * ours:.3f} ms", "times the fastest peer", ratio)
 
 
 def main() -> None:
@@ -300,11 +305,11 @@ def main() -> None:
     results = {}
     kinds = {f"{level} weights, by size": list(grid(release, level)) for level in ("Tract", "Block")}
     for level in release.spine.geolevels[:-1]:
-        own = [one for one in met if one.geolevel == level and one.parent_counts is not None]
-        kinds[f"{level} to its children"] = spread_by_size(own, options.families)
-    kinds["root"] = [one for one in met if one.parent_counts is None]
+        of_level = [family for family in met if family.geolevel == level and family.parent_counts is not None]
+        kinds[f"{level} to its children"] = spread_by_size(of_level, options.families)
+    kinds["root"] = [family for family in met if family.parent_counts is None]
     for kind, chosen in kinds.items():
-        results[kind] = [measure(one, options.rounds, options.limit) for one in chosen]
+        results[kind] = [measure(family, options.rounds, options.limit) for family in chosen]
         show(kind, results[kind])
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=2) + "\n")

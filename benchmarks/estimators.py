@@ -67,11 +67,11 @@ class Penalised:
 
 def finest_cells(fit, questions, out=None):
     """Estimates of all cells of all finest geounits."""
-    made = np.empty((len(fit.covariance.finest.signature), questions.n), np.float32) if out is None else out
+    cells = np.empty((len(fit.covariance.finest.signature), questions.n), np.float32) if out is None else out
     with ThreadPoolExecutor(max_workers=2) as pool:
         for start, stop, rows in chunks_of(fit.covariance, fit.rows):
-            made[start:stop] = questions.answers(finest_coefficients(fit, start, stop, rows, pool), pool)
-    return made
+            cells[start:stop] = questions.answers(finest_coefficients(fit, start, stop, rows, pool), pool)
+    return cells
 
 
 def stiffer(model, weight):
@@ -108,9 +108,9 @@ def whole_tree(model, rows, exact, start, steps):
     return cells, float(np.abs(cells - target).sum(axis=1).mean())
 
 
-def part(plan, spine, kept, folder, text):
+def part(plan, spine, rows, folder, text):
     """Inputs of a release of some finest geounits."""
-    codes = spine.geocodes[-1].text.gather(kept)
+    codes = spine.geocodes[-1].text.gather(rows)
     for path in (plan.records.path, plan.geography.path, *(bounds.path for bounds in plan.bounds)):
         frame = pl.read_parquet(path).filter(pl.col("geocode").is_in(codes.implode()))
         frame.write_parquet(folder / path.name)
@@ -139,7 +139,7 @@ class Table:
         for line, sums in self.lines.items():
             cells = (sums.get(name) for name in names)
             texts = [
-                f"{one[1] / one[0]:14.3f}{one[2] / one[0]:10.3f}" if one is not None else "" for one in cells
+                f"{row[1] / row[0]:14.3f}{row[2] / row[0]:10.3f}" if row is not None else "" for row in cells
             ]
             print(f"{line:44}" + "".join(texts))
 
@@ -148,21 +148,24 @@ def compare(table, name, cells, truth, plan, spine, regions):
     """Add the errors of one estimator's finest cells."""
     for query in QUERIES:
         group = plan.query(query)
-        own, true = (group.apply_dense(values).astype(np.float64) for values in (cells, truth))
+        estimates, true = (group.apply_dense(values).astype(np.float64) for values in (cells, truth))
         for level, geolevel in enumerate(spine.geolevels):
             starts = spine.finest_offsets(level)[:-1]
-            sums = [np.add.reduceat(values, starts, axis=0) for values in (own, true)]
+            sums = [np.add.reduceat(values, starts, axis=0) for values in (estimates, true)]
             table.add(f"{query} at {geolevel}", name, *sums)
         for family, members in regions.items():
-            sums = [np.array([values[one.geounits].sum(axis=0) for one in members]) for values in (own, true)]
+            sums = [
+                np.array([values[region.geounits].sum(axis=0) for region in members])
+                for values in (estimates, true)
+            ]
             table.add(f"{query}, {len(members)} of {family}", name, *sums)
     total = plan.query("total")
-    own, true = total.apply_dense(cells), total.apply_dense(truth)
+    estimates, true = total.apply_dense(cells), total.apply_dense(truth)
     for low, high in SIZES:
         inside = (true[:, 0] >= low) & (true[:, 0] <= high)
         if inside.any():
             text = f"{low}" if low == high else f"{low} to {high}" if high < 10**9 else f"{low} and more"
-            table.add(f"total, blocks of {text}", name, own[inside], true[inside])
+            table.add(f"total, blocks of {text}", name, estimates[inside], true[inside])
 
 
 def dense(counts, size):
@@ -204,12 +207,12 @@ def main():
         for column in ENTITY_COLUMNS:
             labels = np.full(spine.n_geounits(spine.finest), "", dtype="U64")
             labels[place[place >= 0]] = entities.filter(place >= 0)[column].fill_null("").to_numpy()
-            kept = [region for region in regions_of(spine, labels) if len(region.geounits) > 4]
-            regions[column] = kept
+            large = [region for region in regions_of(spine, labels) if len(region.geounits) > 4]
+            regions[column] = large
         generator = np.random.default_rng(1)
         n = spine.n_geounits(spine.finest)
         scattered = [np.sort(generator.choice(n, n // 5, replace=False)) for _ in range(10)]
-        regions["scattered fifths"] = [region_of(spine, one) for one in scattered]
+        regions["scattered fifths"] = [region_of(spine, geounits) for geounits in scattered]
         for draw in range(args.draws):
             out = folder / f"out{draw}"
             run_release(plan, out, test_key=bytes([draw + 1] * 32))

@@ -77,8 +77,8 @@ CLASSES = {
 
 def members(source: Path) -> pl.DataFrame:
     """The people of households, householders first, with their level of relgq and their age band."""
-    wanted = ["SERIALNO", "PWGTP", "AGEP", "RELP", "SEX"]
-    people = pl.read_csv(source, columns=wanted, schema_overrides={"SERIALNO": pl.String})
+    columns = ["SERIALNO", "PWGTP", "AGEP", "RELP", "SEX"]
+    people = pl.read_csv(source, columns=columns, schema_overrides={"SERIALNO": pl.String})
     people = people.filter(pl.col("RELP") < 16).sort("SERIALNO", "RELP", maintain_order=True)
     over = "SERIALNO"
     people = people.with_columns(

@@ -52,13 +52,13 @@ class Drawn:
 class Truth:
     """True answers of every measured query, and true cells, at every geolevel of the part."""
 
-    def __init__(self, plan, histogram, kept, spine):
+    def __init__(self, plan, histogram, geounits, spine):
         rows, cells, counts = histogram.rows(0, histogram.n_geounits)
         place = np.full(histogram.n_geounits, -1)
-        place[kept] = np.arange(len(kept))
+        place[geounits] = np.arange(len(geounits))
         inside = place[rows] >= 0
         rows, cells, counts = place[rows][inside], cells[inside], counts[inside]
-        self.cells = np.zeros((len(kept), plan.schema.size))
+        self.cells = np.zeros((len(geounits), plan.schema.size))
         np.add.at(self.cells, (rows, cells), counts)
         self.answers, self.widths, self.by_level = [], [], []
         for level, name in enumerate(spine.geolevels):
@@ -76,9 +76,9 @@ class Tally:
         self.n, self.unified, self.normal, self.squares = 0, 0, 0, 0.0
 
     def add(self, model, estimates, variances, truth):
-        kept = variances > 1e-6
-        answers = Answers(estimates[kept][None], variances[kept][None])
-        true = truth[kept][None]
+        noisy = variances > 1e-6
+        answers = Answers(estimates[noisy][None], variances[noisy][None])
+        true = truth[noisy][None]
         self.n += true.size
         self.unified += int(contains(intervals_of(model, answers), true).sum())
         self.normal += int(contains(intervals_of(model, answers, kind="normal"), true).sum())
@@ -130,13 +130,13 @@ def main():
     args = parser.parse_args()
     plan = load_plan(args.release)
     whole = read_spine(plan.geography)
-    kept = part_of(whole, args.tracts)
+    rows = part_of(whole, args.tracts)
     columns = {
-        name: whole.geocodes[level][whole.ancestors(level)[kept]]
+        name: whole.geocodes[level][whole.ancestors(level)[rows]]
         for level, name in enumerate(whole.geolevels)
     }
     spine = spine_from_columns(columns, whole.geolevels)
-    truth = Truth(plan, read_histograms(plan, whole)[-1], kept, spine)
+    truth = Truth(plan, read_histograms(plan, whole)[-1], rows, spine)
     model = model_of_strategy(
         plan.schema,
         spine,
@@ -155,7 +155,7 @@ def main():
     regions = sorted(regions, key=lambda region: -len(region.geounits))[:30]
     total = questions_of(model.algebra, plan.query("total"))
     cells = questions_of(model.algebra, plan.query("votingage*cenrace"))
-    fixed = [region_variances(covariance, regions, one) for one in (total, cells)]
+    fixed = [region_variances(covariance, regions, values) for values in (total, cells)]
     inside = np.array([truth.cells[region.geounits].sum(axis=0) for region in regions])
     asked = [("total", total, plan.query("total")), ("cell", cells, plan.query("votingage*cenrace"))]
     exact = {spine.geolevels[0]: truth.by_level[0].sum(axis=1, keepdims=True).astype(np.int64)}
@@ -165,10 +165,10 @@ def main():
         sums = region_coefficients(fit, regions)
         for number, (what, questions, group) in enumerate(asked):
             for level, name in enumerate(spine.geolevels):
-                found = level_answers(fit, level, questions)
+                level_estimates = level_answers(fit, level, questions)
                 true = group.apply_dense(truth.by_level[level])
-                if found.variances.max() > 1e-6:
-                    tallies[name, what].add(model, found.estimates, found.variances, true)
+                if level_estimates.variances.max() > 1e-6:
+                    tallies[name, what].add(model, level_estimates.estimates, level_estimates.variances, true)
             tallies["entities", what].add(
                 model, questions.answers(sums), fixed[number], group.apply_dense(inside)
             )

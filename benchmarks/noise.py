@@ -33,14 +33,14 @@ def ours(law: DiscreteGaussian) -> dict[str, tuple[int, Callable[[], Any]]]:
     noise = NoiseSource(insecure_key("benchmark"))
     many = np.zeros((N_GEOUNITS, N_ANSWERS), dtype=np.int64)
     many32 = np.zeros((N_GEOUNITS, N_ANSWERS), dtype=np.int32)
-    one = np.zeros((1, N_GEOUNITS * N_ANSWERS), dtype=np.int64)
+    zeros = np.zeros((1, N_GEOUNITS * N_ANSWERS), dtype=np.int64)
     random = np.random.default_rng(1)
     geounits = random.integers(0, 8_000_000, N_SCATTERED)
     answers = random.integers(0, N_ANSWERS, N_SCATTERED)
     return {
         "dense": (many.size, lambda: noise.dense(law, 3, 1, range(N_GEOUNITS), N_ANSWERS, many)),
         "dense int32": (many.size, lambda: noise.dense(law, 3, 1, range(N_GEOUNITS), N_ANSWERS, many32)),
-        "dense, one geounit": (one.size, lambda: noise.dense(law, 3, 1, range(1), one.size, one)),
+        "dense, one geounit": (zeros.size, lambda: noise.dense(law, 3, 1, range(1), zeros.size, zeros)),
         "added in place": (many.size, lambda: noise.add_dense(law, 3, 1, range(N_GEOUNITS), many)),
         "scattered": (N_SCATTERED, lambda: noise.at(law, 3, 1, geounits, answers)),
     }
@@ -80,9 +80,9 @@ def headlines(results: dict[str, dict[str, float]]) -> Iterator[headline.Headlin
     """The slowest variance of every shape, beside OpenDP's sampler."""
     for name in next(iter(results.values())):
         if name != "OpenDP":
-            rates = min(results.values(), key=lambda one: one[name] / one["OpenDP"])
-            found = f"{rates[name] / 1e6:.1f} M draws/s"
-            yield headline.Headline(name, found, "times OpenDP", rates[name] / rates["OpenDP"])
+            rates = min(results.values(), key=lambda rates_of: rates_of[name] / rates_of["OpenDP"])
+            speed = f"{rates[name] / 1e6:.1f} M draws/s"
+            yield headline.Headline(name, speed, "times OpenDP", rates[name] / rates["OpenDP"])
 
 
 def main() -> None:

@@ -46,18 +46,18 @@ def main() -> None:
         write_country(Path(folder) / "state", blocks=options.blocks, schema="pl94-persons", states=1, seed=1)
         plan = load_plan(Path(folder) / "state" / "release.toml")
         for name, (areas, queries) in SETS.items():
-            wanted = tuple(Aim(area, query) for area in areas for query in queries)
+            chosen_aims = tuple(Aim(area, query) for area in areas for query in queries)
             aims = Aims(
-                VarianceModel.TOP_DOWN, aims=wanted, entities=Path(folder) / "state" / "entities.parquet"
+                VarianceModel.TOP_DOWN, aims=chosen_aims, entities=Path(folder) / "state" / "entities.parquet"
             )
             for floor in FLOORS:
-                found = optimal_shares(plan, replace(aims, floor=Fraction(floor)))
-                trial = try_shares(plan, found, options.keys, options.people)
+                shares = optimal_shares(plan, replace(aims, floor=Fraction(floor)))
+                trial = try_shares(plan, shares, options.keys, options.people)
                 worst = int(trial.ratios.argmax())
                 print(
-                    f"| {name} | {floor} | {found.mean_ratio:.2f} | {trial.mean_ratio:.2f} | "
-                    f"{trial.ratios[worst]:.2f} ± {trial.margins[worst]:.2f}, {found.outcomes[worst].query} at "
-                    f"{found.outcomes[worst].area} |",
+                    f"| {name} | {floor} | {shares.mean_ratio:.2f} | {trial.mean_ratio:.2f} | "
+                    f"{trial.ratios[worst]:.2f} ± {trial.margins[worst]:.2f}, {shares.outcomes[worst].query} at "
+                    f"{shares.outcomes[worst].area} |",
                     flush=True,
                 )
 

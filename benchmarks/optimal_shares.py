@@ -120,8 +120,8 @@ def squared_errors(
 def choose(world: World, entities: Path, folder: Path) -> dict[str, Chosen]:
     """All shares, and what the model with live categories promises of each."""
     areas = (*world.spine.geolevels, FAMILY)
-    wanted = tuple(Aim(area, query) for area in areas for query in QUERIES if (area, query) != ROOT_TOTAL)
-    aims = Aims(VarianceModel.TOP_DOWN, aims=wanted, entities=entities)
+    pairs = tuple(Aim(area, query) for area in areas for query in QUERIES if (area, query) != ROOT_TOTAL)
+    aims = Aims(VarianceModel.TOP_DOWN, aims=pairs, entities=entities)
     for factor in (0.5, 1.0, 2.0):
         live_sizes(world, folder / f"live-{factor}.parquet", factor)
     by_live = variances_by_share(world.plan, replace(aims, live=folder / "live-1.0.parquet"))
@@ -136,9 +136,9 @@ def choose(world: World, entities: Path, folder: Path) -> dict[str, Chosen]:
     for name, (model, factor) in FOUND.items():
         live = None if factor is None else folder / f"live-{factor}.parquet"
         start = time.process_time()
-        found = optimal_shares(world.plan, replace(aims, model=model, live=live))
+        optimum = optimal_shares(world.plan, replace(aims, model=model, live=live))
         seconds = time.process_time() - start
-        chosen[name] = Chosen(found.strategy, found, seconds, promised(found.strategy))
+        chosen[name] = Chosen(optimum.strategy, optimum, seconds, promised(optimum.strategy))
     return chosen
 
 
@@ -146,7 +146,7 @@ def measure(
     world: World, chosen: Mapping[str, Chosen], places: sparse.csr_matrix, keys: range, folder: Path
 ) -> dict[tuple[str, str], Measured]:
     """Mean squared errors by values and shares."""
-    found: dict[tuple[str, str], Measured] = defaultdict(lambda: defaultdict(list))
+    errors: dict[tuple[str, str], Measured] = defaultdict(lambda: defaultdict(list))
     finest = world.plan.geolevels[-1]
     for number in keys:
         start = time.perf_counter()
@@ -166,9 +166,9 @@ def measure(
                 out = Path(runs) / "out"
                 run_release(plan, out, test_key=insecure_key(f"optimal shares {number}"))
                 for aim, error in squared_errors(world, places, out):
-                    found[values, name][aim].append(error)
+                    errors[values, name][aim].append(error)
         print(f"key {number}: {time.perf_counter() - start:.0f} s", flush=True)
-    return found
+    return errors
 
 
 def root(errors: list[float]) -> float:
@@ -182,51 +182,53 @@ def show_chosen(chosen: Mapping[str, Chosen]) -> None:
     )
     before = chosen["present"].promised
     for name in FOUND:
-        one = chosen[name]
-        by_live = np.sqrt(np.mean([(one.promised[aim] / before[aim]) ** 2 for aim in before]))
+        choice = chosen[name]
+        by_live = np.sqrt(np.mean([(choice.promised[aim] / before[aim]) ** 2 for aim in before]))
         print(
-            f"{name:<15}{one.seconds:>8.2f}{one.found.gap:>9.5f}{one.found.epsilon:>10.5f}  "
-            f"{one.found.mean_ratio:.3f} | {by_live:.3f}"
+            f"{name:<15}{choice.seconds:>8.2f}{choice.found.gap:>9.5f}{choice.found.epsilon:>10.5f}  "
+            f"{choice.found.mean_ratio:.3f} | {by_live:.3f}"
         )
 
 
-def mean_ratio(own: Measured, base: Measured, keys: np.ndarray) -> float:
+def mean_ratio(errors: Measured, base: Measured, keys: np.ndarray) -> float:
     """Root mean square of the ratios of all aims, from some of the keys."""
     return float(
-        np.sqrt(np.mean([np.take(own[aim], keys).mean() / np.take(base[aim], keys).mean() for aim in base]))
+        np.sqrt(
+            np.mean([np.take(errors[aim], keys).mean() / np.take(base[aim], keys).mean() for aim in base])
+        )
     )
 
 
-def show_measured(found: Mapping[tuple[str, str], Measured]) -> None:
+def show_measured(measured: Mapping[tuple[str, str], Measured]) -> None:
     """Print the errors of all aims together, with jackknife standard errors."""
     print("\nmeasured: root mean square of the ratios to the present shares with the same values")
     for values, name in RUNS:
-        base, own = found[values, "present"], found[values, name]
+        base, errors = measured[values, "present"], measured[values, name]
         keys = np.arange(len(next(iter(base.values()))))
-        without = [mean_ratio(own, base, np.delete(keys, one)) for one in keys] if len(keys) > 1 else [0.0]
+        without = [mean_ratio(errors, base, np.delete(keys, key)) for key in keys] if len(keys) > 1 else [0.0]
         spread = np.sqrt((len(keys) - 1) * np.var(without))
-        worst = max(root(own[aim]) / root(base[aim]) for aim in base)
+        worst = max(root(errors[aim]) / root(base[aim]) for aim in base)
         print(
-            f"{values:<6}{name:<15}{mean_ratio(own, base, keys):.3f} +- {spread:.3f}, worst {worst:.2f}; to the "
-            f"present shares with own values {mean_ratio(own, found['own', 'present'], keys):.3f}"
+            f"{values:<6}{name:<15}{mean_ratio(errors, base, keys):.3f} +- {spread:.3f}, worst {worst:.2f}; to the "
+            f"present shares with own values {mean_ratio(errors, measured['own', 'present'], keys):.3f}"
         )
 
 
-def show_aims(chosen: Mapping[str, Chosen], found: Mapping[tuple[str, str], Measured]) -> None:
+def show_aims(chosen: Mapping[str, Chosen], measured: Mapping[tuple[str, str], Measured]) -> None:
     """Print every aim."""
     print("\nwith own values: the present deviation promised and measured, then each ratio promised|measured")
     print(f"{'area':<12}{'query':<28}{'promised':>9}{'measured':>9}" + "".join(f"{n:>15}" for n in FOUND))
-    base, before = found["own", "present"], chosen["present"].promised
+    base, before = measured["own", "present"], chosen["present"].promised
     for aim in base:
         line = f"{aim[0]:<12}{aim[1]:<28}{before[aim]:>9.3f}{root(base[aim]):>9.3f}"
         for name in FOUND:
             ratio = chosen[name].promised[aim] / before[aim]
-            line += f"{ratio:>8.2f}|{root(found['own', name][aim]) / root(base[aim]):>6.2f}"
+            line += f"{ratio:>8.2f}|{root(measured['own', name][aim]) / root(base[aim]):>6.2f}"
         print(line)
 
 
 def rows_of(
-    chosen: Mapping[str, Chosen], found: Mapping[tuple[str, str], Measured]
+    chosen: Mapping[str, Chosen], measured: Mapping[tuple[str, str], Measured]
 ) -> list[dict[str, object]]:
     """Every number, as data."""
     return [
@@ -238,7 +240,7 @@ def rows_of(
             "promised": chosen[name].promised[aim],
             "squared_errors": errors,
         }
-        for (values, name), by_aim in found.items()
+        for (values, name), by_aim in measured.items()
         for aim, errors in by_aim.items()
     ]
 
@@ -255,12 +257,12 @@ def main() -> None:
         world = make_world(options.counts, "redistricting-state-rooted", folder / "data")
         places = places_of(world, options.entities)
         chosen = choose(world, options.entities, folder)
-        found = measure(world, chosen, places, range(options.keys), folder)
+        measured = measure(world, chosen, places, range(options.keys), folder)
     show_chosen(chosen)
-    show_measured(found)
-    show_aims(chosen, found)
+    show_measured(measured)
+    show_aims(chosen, measured)
     if options.json is not None:
-        options.json.write_text(json.dumps(rows_of(chosen, found), indent=2) + "\n")
+        options.json.write_text(json.dumps(rows_of(chosen, measured), indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -49,25 +49,25 @@ class TreeSource:
     def measure(
         self, geolevel: str, query: str, start: int, stop: int, answers: np.ndarray
     ) -> NoisyMeasurements:
-        found = self.own.measure(geolevel, query, start, stop, answers)
+        answer = self.own.measure(geolevel, query, start, stop, answers)
         level = self.allocation.spine.level_index(geolevel)
         values, _ = self._estimates(level, start, stop, query, answers, min(level + 1, self.deepest))
-        return replace(found, values=values.reshape(found.values.shape))
+        return replace(answer, values=values.reshape(answer.values.shape))
 
-    def measure_families(self, wanted: FamilyAnswers) -> np.ndarray:
-        level = self.allocation.spine.level_index(wanted.geolevel)
-        values = self.own.measure_families(wanted)
+    def measure_families(self, asked: FamilyAnswers) -> np.ndarray:
+        level = self.allocation.spine.level_index(asked.geolevel)
+        values = self.own.measure_families(asked)
         if level >= self.deepest:
             return values
-        found = values.astype(np.float64)
-        for q, group in enumerate(wanted.queries):
-            for f in range(len(wanted.child_begin) - 1):
-                answers = wanted.answers[wanted.begin[q, f] : wanted.begin[q, f + 1]]
+        answer = values.astype(np.float64)
+        for q, group in enumerate(asked.queries):
+            for f in range(len(asked.child_begin) - 1):
+                answers = asked.answers[asked.begin[q, f] : asked.begin[q, f + 1]]
                 if len(answers):
-                    children = int(wanted.child_begin[f]), int(wanted.child_begin[f + 1])
-                    own, _ = self._estimates(level, *children, group.name, answers, self.deepest)
-                    found[wanted.value_begin[q, f] : wanted.value_begin[q, f + 1]] = own.reshape(-1)
-        return found
+                    children = int(asked.child_begin[f]), int(asked.child_begin[f + 1])
+                    estimates, _ = self._estimates(level, *children, group.name, answers, self.deepest)
+                    answer[asked.value_begin[q, f] : asked.value_begin[q, f + 1]] = estimates.reshape(-1)
+        return answer
 
     def _estimates(
         self, level: int, start: int, stop: int, query: str, answers: np.ndarray, deepest: int
@@ -75,11 +75,11 @@ class TreeSource:
         """Estimates of geounits start..stop, and their variances."""
         spine = self.allocation.spine
         geolevel = spine.geolevels[level]
-        own = self.own.measure(geolevel, query, start, stop, answers).values.astype(np.float64)
-        own = own.reshape(stop - start, len(answers))
+        estimates = self.own.measure(geolevel, query, start, stop, answers).values.astype(np.float64)
+        estimates = estimates.reshape(stop - start, len(answers))
         variance = self.allocation.variances(geolevel, query, start, stop)
         if level >= deepest:
-            return own, variance
+            return estimates, variance
         children = spine.child_offsets[level][start : stop + 1]
         below, spread = self._estimates(
             level + 1, int(children[0]), int(children[-1]), query, answers, deepest
@@ -87,7 +87,7 @@ class TreeSource:
         begins = children[:-1] - children[0]
         summed, their = np.add.reduceat(below, begins), np.add.reduceat(spread, begins)
         mine = their / (their + variance)
-        return own * mine[:, None] + summed * (1 - mine)[:, None], variance * their / (variance + their)
+        return estimates * mine[:, None] + summed * (1 - mine)[:, None], variance * their / (variance + their)
 
 
 @contextmanager
@@ -95,8 +95,8 @@ def values_from_tree() -> Iterator[None]:
     """Releases with outer passes are fitted to values from the tree."""
     original = driver.TreePasses
 
-    def passes(*, source: MeasurementSource, allocation: Allocation, **others: Any) -> driver.TreePasses:
-        return original(source=TreeSource(source, allocation), allocation=allocation, **others)
+    def passes(*, source: MeasurementSource, allocation: Allocation, **options: Any) -> driver.TreePasses:
+        return original(source=TreeSource(source, allocation), allocation=allocation, **options)
 
     with mock.patch.object(driver, "TreePasses", passes):
         yield
@@ -107,10 +107,10 @@ def errors(release: Path, key: str, tables: list[str]) -> pl.DataFrame:
     folder = Path(tempfile.mkdtemp())
     try:
         out = run_release(plan, folder / "out", test_key=insecure_key(key), workers=1).path
-        found = evaluate_release(out, plan.records.path, tables).errors.filter(size_class="all")
+        by_class = evaluate_release(out, plan.records.path, tables).errors.filter(size_class="all")
     finally:
         shutil.rmtree(folder)
-    return found.select("geolevel", "query", "mean_absolute_error")
+    return by_class.select("geolevel", "query", "mean_absolute_error")
 
 
 def main() -> None:
@@ -124,10 +124,10 @@ def main() -> None:
     rows = []
     for number in range(given.keys):
         key, tables = f"tree {number}", given.tables.split(",")
-        own = errors(given.release, key, tables)
+        untied = errors(given.release, key, tables)
         with values_from_tree():
             tree = errors(given.release, key, tables)
-        rows.append(own.join(tree, on=["geolevel", "query"], suffix="_tree", maintain_order="left"))
+        rows.append(untied.join(tree, on=["geolevel", "query"], suffix="_tree", maintain_order="left"))
         frame = (
             pl.concat(rows)
             .group_by("geolevel", "query", maintain_order=True)

@@ -277,10 +277,10 @@ def tallyveil(*words: str) -> str:
 def release_of(shape: Shape, folder: Path) -> Path:
     """The release file of a shape; its inputs are made in the folder if they are not there."""
     name = re.sub(r"\W+", "-", " ".join(shape.make)).strip("-")
-    made = folder / name
-    if shape.make and not made.exists():
-        tallyveil(*(word.replace("OUT", str(made)) for word in shape.make))
-    return shape.release(made)
+    out = folder / name
+    if shape.make and not out.exists():
+        tallyveil(*(word.replace("OUT", str(out)) for word in shape.make))
+    return shape.release(out)
 
 
 def n_records(path: Path, count: str | None) -> int:
@@ -368,37 +368,37 @@ def main() -> None:
     headline.add_option(parser)
     given = parser.parse_args()
     starts = tuple(given.only.split(",")) if given.only else ("",)
-    found: dict[str, Compared] = {}
+    compared: dict[str, Compared] = {}
     with tempfile.TemporaryDirectory() as folder:
-        made = given.keep or Path(folder)
+        folder_of_runs = given.keep or Path(folder)
         tallyveil("warm-up", "--quiet")
-        run(release_of(FIRST, made))
+        run(release_of(FIRST, folder_of_runs))
         for shape in SHAPES:
             if not shape.name.startswith(starts) or (shape.large and not given.large):
                 continue
             if shape.needs is not None and not shape.needs.exists():
                 print(f"left out: {shape.name} needs {shape.needs}")
                 continue
-            found[shape.name] = compare(shape, made)
-            print("  ".join(row(shape.name, found[shape.name])), flush=True)
+            compared[shape.name] = compare(shape, folder_of_runs)
+            print("  ".join(row(shape.name, compared[shape.name])), flush=True)
             if given.stages:
-                show_stages(found[shape.name])
+                show_stages(compared[shape.name])
     print()
-    show([row(*each) for each in found.items()])
+    show([row(*each) for each in compared.items()])
     lines = []
     for number, what in enumerate(("seconds", "memory")):
-        ratios = [each.ratios[number] for each in found.values()]
+        ratios = [each.ratios[number] for each in compared.values()]
         # Too little is as wrong as too much.
         factor = max(max(ratio, 1 / ratio) for ratio in ratios)
         print(f"worst factor of {what}: {factor:.2f}")
         lines.append(
             headline.Headline(f"worst factor, {what}", f"{factor:.2f}", "of its target", FACTOR / factor)
         )
-    for name, each in found.items():
+    for name, each in compared.items():
         if each.predicted.disk < each.measured.disk:
             print(f"{name}: takes more disk space than predicted")
     if given.json is not None:
-        given.json.write_text(json.dumps({name: asdict(each) for name, each in found.items()}, indent=1))
+        given.json.write_text(json.dumps({name: asdict(each) for name, each in compared.items()}, indent=1))
     headline.write(given.headline, lines)
 
 

@@ -36,7 +36,10 @@ def drawn(rng: np.random.Generator, areas: int) -> np.ndarray:
     law = ages[:, :, None] * np.stack([works, 1 - works], axis=1)[:, None, :]
     people = rng.poisson(PEOPLE, areas)
     return np.array(
-        [rng.multinomial(n, one.ravel()).reshape(2, 2) for n, one in zip(people, law, strict=True)]
+        [
+            rng.multinomial(n, probabilities.ravel()).reshape(2, 2)
+            for n, probabilities in zip(people, law, strict=True)
+        ]
     )
 
 
@@ -103,8 +106,8 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100)
     args = parser.parse_args()
     many = drawn(np.random.default_rng(0), 1_000_000)
-    wanted = {form: exact_slope(form, many) for form in FORMS}
-    found: dict[str, list[list[float]]] = {form: [] for form in FORMS}
+    slopes = {form: exact_slope(form, many) for form in FORMS}
+    intervals: dict[str, list[list[float]]] = {form: [] for form in FORMS}
     for key in range(args.keys):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
@@ -116,17 +119,17 @@ def main() -> None:
                     row = regress(counts, outcome, {"young": regressor}).table.row(1, named=True)
                 except ConfigError:  # too much noise for this form
                     continue
-                slope = wanted[form]
+                slope = slopes[form]
                 naive_holds = abs(row["naive"] - slope) <= 1.959964 * row["naive_standard_error"]
                 holds = row["lower"] <= slope <= row["upper"]
                 errors = [row[name] / slope - 1 for name in ("naive", "simex", "estimate")]
-                found[form].append([row["noise"], *errors, float(holds), float(naive_holds)])
+                intervals[form].append([row["noise"], *errors, float(holds), float(naive_holds)])
     headings = ("noise", "naive", "simex", "moments", "± s.e.", "held", "naive held", "refused")
     print(f"{'percent of ...':18}", *(f"{heading:>10}" for heading in headings))
-    for form, rows in found.items():
-        made = 100 * np.array(rows)
-        noise, naive, simex, moments, held, naive_held = made.mean(axis=0)
-        spread = made[:, 3].std(ddof=1) / len(made) ** 0.5
+    for form, rows in intervals.items():
+        percentages = 100 * np.array(rows)
+        noise, naive, simex, moments, held, naive_held = percentages.mean(axis=0)
+        spread = percentages[:, 3].std(ddof=1) / len(percentages) ** 0.5
         numbers = (noise, naive, simex, moments, spread, held, naive_held)
         print(f"{form:18}", *(f"{number:10.1f}" for number in numbers), f"{args.keys - len(rows):10}")
 

@@ -95,18 +95,18 @@ def compare(problem: FamilyProblem, allowed: np.ndarray, estimate: np.ndarray) -
         program, columns, start = stage_program(problem, snapped, stage, fixings, widened=False)
         held = start.copy()
         if columns.size:
-            taken, found = seconds(lambda program=program: branch_and_bound(program, problem.where))
+            taken, optimum = seconds(lambda program=program: branch_and_bound(program, problem.where))
             integer += taken
             linear += seconds(lambda program=program: solve_integer(program, problem.where))[0]
-            held[columns] = found[: columns.size]
-        exact, own, part = (np.zeros(allowed.shape, dtype=np.int64) for _ in range(3))
+            held[columns] = optimum[: columns.size]
+        exact, nearest, part = (np.zeros(allowed.shape, dtype=np.int64) for _ in range(3))
         place = snapped.child, snapped.cell
-        exact[place], own[place], part[place] = held, rounded.counts[place] - snapped.floor, snapped.part
+        exact[place], nearest[place], part[place] = held, rounded.counts[place] - snapped.floor, snapped.part
         for _, labels in stage.labels:
             target = answers(labels, part)
             if stage.target == "nearest":
                 target = np.rint(target / ONE).astype(np.int64) * ONE
-            mine, best = (np.abs(answers(labels, up) * ONE - target).sum() for up in (own, exact))
+            mine, best = (np.abs(answers(labels, up) * ONE - target).sum() for up in (nearest, exact))
             gap += int(mine - best)
             fixings.append(Fixing(labels, answers(labels, rounded.counts)))
     method = rounded.outcome.method.value + (" widened" if rounded.outcome.widened else "")
@@ -168,7 +168,7 @@ def rows_of(member: np.ndarray, floor: np.ndarray, lower: np.ndarray, upper: np.
 def textbook_model(n: int, base: Any, matrix: sparse.csr_matrix, target: np.ndarray) -> highspy.Highs:
     """The model of one stage."""
     m = target.size
-    inside = sparse.vstack([one[0] for one in base]) if base else sparse.csr_matrix((0, n))
+    inside = sparse.vstack([block[0] for block in base]) if base else sparse.csr_matrix((0, n))
     system = sparse.bmat(
         [
             [inside, sparse.csr_matrix((inside.shape[0], m))],
@@ -180,7 +180,7 @@ def textbook_model(n: int, base: Any, matrix: sparse.csr_matrix, target: np.ndar
     lp.num_col_, lp.num_row_ = n + m, system.shape[0]
     lp.col_cost_ = np.concatenate([np.zeros(n), np.ones(m)])
     lp.col_lower_, lp.col_upper_ = np.zeros(n + m), np.concatenate([np.ones(n), np.full(m, np.inf)])
-    lows, highs = [one[1] for one in base], [one[2] for one in base]
+    lows, highs = [block[1] for block in base], [block[2] for block in base]
     lp.row_lower_ = np.concatenate([*lows, target, np.full(m, -np.inf)]).astype(np.float64)
     lp.row_upper_ = np.concatenate([*highs, np.full(m, np.inf), target]).astype(np.float64)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
@@ -194,10 +194,10 @@ def textbook_model(n: int, base: Any, matrix: sparse.csr_matrix, target: np.ndar
     return solver
 
 
-def gathered(like: Path, wanted: int) -> Iterator[Family]:
+def gathered(like: Path, n_families: int) -> Iterator[Family]:
     """Families of population after population, until there are enough."""
     populations = (rounded_families(like, seed) for seed in count(1))
-    return islice(chain.from_iterable(populations), wanted)
+    return islice(chain.from_iterable(populations), n_families)
 
 
 def main() -> None:
@@ -211,10 +211,10 @@ def main() -> None:
     headline.add_option(parser)
     options = parser.parse_args()
     records: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for i, one in enumerate(gathered(options.like, options.families)):
-        record = compare(*one)
+    for i, family in enumerate(gathered(options.like, options.families)):
+        record = compare(*family)
         if i % options.sample == 0:
-            record["textbook"] = textbook(*one)
+            record["textbook"] = textbook(*family)
         records[record["geolevel"]].append(record)
     print(
         f"{'parents':<12} {'n':>5} {'differ':>6} {'ms: flow':>9} {'integer':>8} {'linear':>8} {'textbook':>9}"
@@ -233,14 +233,14 @@ def main() -> None:
     }
     lines = []
     for key, values in ratios.items():
-        own = sum(row["ours"] for row in every if key in row)
-        whole = sum(row[key] for row in every if key in row) / own
+        ours = sum(row["ours"] for row in every if key in row)
+        whole = sum(row[key] for row in every if key in row) / ours
         print(
             f"{key}: {whole:.0f} times the flow's time in all; median of families {statistics.median(values):.0f}"
         )
         name = {"integer": "HiGHS, integer program", "textbook": "HiGHS, textbook's form"}[key]
         lines.append(
-            headline.Headline("rounding, all families", f"{1e3 * own:.1f} ms", f"times {name}", whole)
+            headline.Headline("rounding, all families", f"{1e3 * ours:.1f} ms", f"times {name}", whole)
         )
     headline.write(options.headline, lines)
     print(f"methods: { {m: sum(r['method'] == m for r in every) for m in {r['method'] for r in every}} }")

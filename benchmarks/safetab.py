@@ -68,17 +68,17 @@ def one_run(params: Path, persons: int, blocks: int, folder: Path) -> dict[str, 
 
 def all_sizes(params: Path, persons: int, blocks: int, folder: Path) -> list[dict[str, Any]]:
     """Runs of three sizes in persons, three in blocks, and of the largest of both, each in its own process."""
-    wanted = [(persons * k // 4, blocks // 4) for k in (1, 2, 4)] + [
+    sizes = [(persons * k // 4, blocks // 4) for k in (1, 2, 4)] + [
         (persons // 4, blocks * k // 4) for k in (2, 4)
     ]
-    found = []
-    for people, n_blocks in [*wanted, (persons, blocks)]:
+    runs = []
+    for people, n_blocks in [*sizes, (persons, blocks)]:
         arguments = ["--persons", str(people), "--blocks", str(n_blocks), "--folder", str(folder)]
         command = [sys.executable, __file__, str(params), *arguments]
         said = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
-        found.append(min((json.loads(one.stdout) for one in said), key=lambda run: run["cpu_seconds"]))
-        print(json.dumps(found[-1]), file=sys.stderr)
-    return found
+        runs.append(min((json.loads(process.stdout) for process in said), key=lambda run: run["cpu_seconds"]))
+        print(json.dumps(runs[-1]), file=sys.stderr)
+    return runs
 
 
 def fitted(runs: list[dict[str, Any]]) -> dict[str, float]:
@@ -104,15 +104,15 @@ def plot(runs: list[dict[str, Any]], path: Path) -> None:
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     axes = figure.subplots(1, 2)
-    for one, own, key, title in (
+    for axis, points, key, title in (
         (axes[0], runs[:3], "persons", "persons (millions)"),
         (axes[1], [runs[0], *runs[3:5]], "noisy_counts", "noisy counts (millions)"),
     ):
-        one.plot([run[key] / 1e6 for run in own], [run["cpu_seconds"] for run in own], "o-")
-        one.set_xlabel(title)
-        one.set_ylabel("processor seconds")
-        one.set_xlim(0)
-        one.set_ylim(0)
+        axis.plot([run[key] / 1e6 for run in points], [run["cpu_seconds"] for run in points], "o-")
+        axis.set_xlabel(title)
+        axis.set_ylabel("processor seconds")
+        axis.set_xlim(0)
+        axis.set_ylim(0)
     figure.savefig(path)
 
 

@@ -91,8 +91,8 @@ def main() -> None:
         )
     headline.write(given.headline, lines)
     if given.json:
-        found = {"runs": given.runs, "errors": errors.to_dicts(), "suppression": suppression.to_dicts()}
-        given.json.write_text(json.dumps(found, indent=2) + "\n")
+        results = {"runs": given.runs, "errors": errors.to_dicts(), "suppression": suppression.to_dicts()}
+        given.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 def made_up_states(
@@ -114,10 +114,12 @@ def true_groups(inputs: SafetabInputs, folder: Path) -> list[tuple[LevelSet, pl.
     """Every level set with its true totals."""
     (run,), regions = inputs.plan.runs, inputs.regions["US"]
     with Ledger(folder / "ledger.jsonl", declaration_of(inputs.plan), "benchmark") as ledger:
-        found = declassify_groups(
+        declassified = declassify_groups(
             inputs.persons["US"], regions, run.sets, ledger=ledger, reason="made-up people, for a benchmark"
         )
-        return [(one, true_totals(one, regions, own), own) for one, own in found]
+        return [
+            (level_set, true_totals(level_set, regions, frame), frame) for level_set, frame in declassified
+        ]
 
 
 def measured(
@@ -142,7 +144,7 @@ def measured(
         t1 = t1.filter(
             pl.col("REGION_TYPE").is_in(list(NATIONWIDE)) | pl.col("DETAIL").str.starts_with("sex")
         )
-        cells = [true_tables(frame, own, t1) for _, frame, own in truth]
+        cells = [true_tables(frame, groups, t1) for _, frame, groups in truth]
         t2 = with_truth(t2, cells, CELL_KEYS).with_columns(level)
         t2 = t2.join(t1.select(*T1_KEYS, "DETAIL"), on=T1_KEYS, how="left").filter(pl.col("AGESTART") != "*")
         sums += [summed(t1, "total"), summed(t2, "cell")]
@@ -154,15 +156,15 @@ def summed(rows: pl.DataFrame, number: str) -> pl.DataFrame:
     """Numbers, and sums of errors, squares and hits, of one run."""
     where = pl.when(pl.col("REGION_TYPE").is_in(list(NATIONWIDE))).then(pl.lit("nation, state"))
     named = rows.with_columns(where.otherwise(pl.lit("below")).alias("where"), pl.lit(number).alias("number"))
-    found = [pl.len().cast(pl.Int64).alias("n"), pl.col("VARIANCE").sum().alias("variance")]
+    sums = [pl.len().cast(pl.Int64).alias("n"), pl.col("VARIANCE").sum().alias("variance")]
     for value, margin in (("COUNT", "MARGIN"), ("ESTIMATE", "ESTIMATE_MARGIN")):
         error = pl.col(value).cast(pl.Float64) - pl.col(TRUE)
-        found += [
+        sums += [
             error.sum().alias(f"{value}: error"),
             (error**2).sum().alias(f"{value}: square"),
             (error.abs() <= pl.col(margin)).sum().cast(pl.Int64).alias(f"{value}: within"),
         ]
-    return named.group_by(CLASS).agg(found)
+    return named.group_by(CLASS).agg(sums)
 
 
 def with_exact(errors: pl.DataFrame, inputs: SafetabInputs) -> pl.DataFrame:
@@ -182,31 +184,33 @@ def with_exact(errors: pl.DataFrame, inputs: SafetabInputs) -> pl.DataFrame:
     ]
     ratio = (pl.col("COUNT: square") / pl.col("ESTIMATE: square")).alias("mean squares: ratio")
     exact = pl.DataFrame(list(exact_coverages(inputs)))
-    found = errors.select(*CLASS, "n", *values, ratio, (pl.col("variance") / n).alias("COUNT: variance"))
-    return found.join(exact, on=CLASS, how="left").sort("number", "where", "LEVEL", "DETAIL")
+    coverages = errors.select(*CLASS, "n", *values, ratio, (pl.col("variance") / n).alias("COUNT: variance"))
+    return coverages.join(exact, on=CLASS, how="left").sort("number", "where", "LEVEL", "DETAIL")
 
 
 def exact_coverages(inputs: SafetabInputs) -> Iterator[dict[str, Any]]:
     """Coverage of the margins of every class by the laws of their noise."""
     seen = set()
-    for one in inputs.plan.runs[0].sets:
-        where = "nation, state" if one.geography in NATIONWIDE else "below"
-        if (where, one.level) in seen:
+    for level_set in inputs.plan.runs[0].sets:
+        where = "nation, state" if level_set.geography in NATIONWIDE else "below"
+        if (where, level_set.level) in seen:
             continue
-        seen.add((where, one.level))
-        row = {"where": where, "LEVEL": one.level}
+        seen.add((where, level_set.level))
+        row = {"where": where, "LEVEL": level_set.level}
         for detail in range(4):
-            estimator = detail_estimator(one, detail)
+            estimator = detail_estimator(level_set, detail)
             for number, parts in (("total", estimator.n), ("cell", 1)):
                 margin = int(estimator.measured(parts).margin)
                 yield {
                     **row,
                     "number": number,
                     "DETAIL": DETAIL_NAMES[detail],
-                    "COUNT: exact": coverage_of_sum(noise_sum(one.stage_2, parts), margin),
+                    "COUNT: exact": coverage_of_sum(noise_sum(level_set.stage_2, parts), margin),
                     "ESTIMATE: exact": combined_coverage(estimator, parts),
                 }
-        only = coverage_of_sum(noise_sum(one.total_only, 1), int(quality_of(one.total_only).margin))
+        only = coverage_of_sum(
+            noise_sum(level_set.total_only, 1), int(quality_of(level_set.total_only).margin)
+        )
         both = {"COUNT: exact": only, "ESTIMATE: exact": only}
         yield {**row, "number": "total", "DETAIL": DETAIL_NAMES[TOTAL_ONLY_DETAIL], **both}
 
@@ -219,31 +223,31 @@ def with_chances(
 ) -> pl.DataFrame:
     """How many totals each level set below the state published, and how many its laws expect."""
     rows = []
-    for one, frame, _ in truth:
-        if one.keep_above is None:
+    for level_set, frame, _ in truth:
+        if level_set.keep_above is None:
             continue
-        groups = len(inputs.regions["US"].ids[one.geography]) * len(one.view.iterations)
+        groups = len(inputs.regions["US"].ids[level_set.geography]) * len(level_set.view.iterations)
         sizes = frame.group_by(TRUE).len().rows()
         for empty in (True, False):
             classes = [(0, groups - frame.height)] if empty else sizes
-            chances = [(n, publication_chance(one, size)) for size, n in classes]
-            own = published.filter(
-                pl.col("REGION_TYPE") == one.geography,
-                pl.col("LEVEL") == one.level,
+            chances = [(n, publication_chance(level_set, size)) for size, n in classes]
+            of_class = published.filter(
+                pl.col("REGION_TYPE") == level_set.geography,
+                pl.col("LEVEL") == level_set.level,
                 pl.col("empty") == empty,
             )
             expected = runs * sum(n * chance for n, chance in chances)
             spread = (runs * sum(n * chance * (1 - chance) for n, chance in chances)) ** 0.5
-            found = own["published"].sum()
+            total = of_class["published"].sum()
             rows.append(
                 {
-                    "level set": one.name,
+                    "level set": level_set.name,
                     "groups": "empty" if empty else "others",
                     "number": sum(n for n, _ in chances),
-                    "bound": one.keep_above,
-                    "published": found,
+                    "bound": level_set.keep_above,
+                    "published": total,
                     "expected": expected,
-                    "standard deviations": (found - expected) / spread if spread else 0.0,
+                    "standard deviations": (total - expected) / spread if spread else 0.0,
                 }
             )
     return pl.DataFrame(rows)

@@ -58,29 +58,36 @@ def accuracy(rows: list[dict[str, Any]], spine: Any, families: Any, limits: dict
     areas = [
         geounits_as_entities(spine, spine.level_index(name)) for name in ("County", "Tract", "Block_Group")
     ]
-    made = {"plain": optimise_spine(spine, families, []), "AIAN": optimise_spine(spine, families, [BRANCH])}
+    optimised = {
+        "plain": optimise_spine(spine, families, []),
+        "AIAN": optimise_spine(spine, families, [BRANCH]),
+    }
     for name, limit in limits.items():
         group = GroupByMembership(FAMILIES, "Block_Group", "Block", limit)
-        made[f"paper, {name}"] = optimise_spine(spine, families, [BRANCH, group])
-    found = {name: (one.spine, one.rows) for name, one in made.items()}
-    start = made[f"paper, {next(iter(limits))}"]
+        optimised[f"paper, {name}"] = optimise_spine(spine, families, [BRANCH, group])
+    spines = {name: (result.spine, result.rows) for name, result in optimised.items()}
+    start = optimised[f"paper, {next(iter(limits))}"]
     aims = {
         "entities, tracts, counties": asked,
         "and given block groups": [*asked, geounits_as_entities(spine, spine.level_index("Block_Group"))],
     }
-    for title, wanted in aims.items():
+    for title, aimed in aims.items():
         for name, limit in limits.items():
             renamed = [
-                type(one)(f"given {one.name}", one.codes, one.offsets, one.members, one.n_finest)
-                if one.name in GEOLEVELS
-                else one
-                for one in wanted
+                type(family)(
+                    f"given {family.name}", family.codes, family.offsets, family.members, family.n_finest
+                )
+                if family.name in GEOLEVELS
+                else family
+                for family in aimed
             ]
-            aim = RegroupingAim(tuple((one.name, 1.0) for one in renamed), (("Tract", 1.0), ("County", 1.0)))
+            aim = RegroupingAim(
+                tuple((family.name, 1.0) for family in renamed), (("Tract", 1.0), ("County", 1.0))
+            )
             clock, cpu, ours = timed(
                 lambda renamed=renamed, limit=limit, aim=aim: group_by_variance(
                     start.spine,
-                    [one.reordered(start.rows) for one in renamed],
+                    [family.reordered(start.rows) for family in renamed],
                     precisions,
                     geolevel="Block_Group",
                     limit=limit,
@@ -88,9 +95,9 @@ def accuracy(rows: list[dict[str, Any]], spine: Any, families: Any, limits: dict
                 )
             )
             report(rows, f"ours, {name}: {title} ({ours.rounds} rounds)", clock, cpu)
-            found[f"ours, {name}: {title}"] = (ours.spine, start.rows[ours.rows])
-    for name, (one, order) in found.items():
-        variances = measured_variances(one, strategy, summed, exact=["US"])
+            spines[f"ours, {name}: {title}"] = (ours.spine, start.rows[ours.rows])
+    for name, (tree, order) in spines.items():
+        variances = measured_variances(tree, strategy, summed, exact=["US"])
         moved = [family.reordered(order) for family in (*asked, *areas)]
         for item in family_accuracies(variances, moved):
             row = {"area": item.name, "mean": item.mean, "q90": item.q90, "greatest": item.greatest}
@@ -98,7 +105,7 @@ def accuracy(rows: list[dict[str, Any]], spine: Any, families: Any, limits: dict
         line = "  ".join(
             f"{r['area']} {r['mean']:.2f}" for r in rows if r["what"] == f"standard deviation: {name}"
         )
-        print(f"{name:46s} {one.n_geounits(4)} groups: {line}")
+        print(f"{name:46s} {tree.n_geounits(4)} groups: {line}")
 
 
 def timed(call: Any) -> tuple[float, float, Any]:
@@ -147,25 +154,27 @@ def main() -> None:
     gaining: list[Step] = [*steps[:2], GroupByDistance(FAMILIES, "Tract_Group", "Tract", gains_first=True)]
     spines = {"plain": (spine, np.arange(geography.height))}
     for name, upto in (("AIAN", 1), ("AIAN, block groups", 2), ("AIAN, block groups, tract groups", 3)):
-        clock, cpu, made = timed(lambda upto=upto: optimise_spine(spine, families, steps[:upto]))
+        clock, cpu, optimised = timed(lambda upto=upto: optimise_spine(spine, families, steps[:upto]))
         report(rows, f"optimise: {name}", clock, cpu)
-        spines[name] = (made.spine, made.rows)
-    clock, cpu, made = timed(lambda: optimise_spine(spine, families, gaining))
+        spines[name] = (optimised.spine, optimised.rows)
+    clock, cpu, optimised = timed(lambda: optimise_spine(spine, families, gaining))
     report(rows, "optimise: the same, gains first", clock, cpu)
-    spines["gains first"] = (made.spine, made.rows)
+    spines["gains first"] = (optimised.spine, optimised.rows)
     for rule in BypassRule:
-        clock, cpu, made = timed(
+        clock, cpu, optimised = timed(
             lambda rule=rule: optimise_spine(
                 spine, families, steps, shares=shares, bypassing=rule, queries=queries
             )
         )
         report(rows, f"optimise: all, bypass {rule}", clock, cpu)
-        print(made.spine)
-    for name, (one, order) in spines.items():
+        print(optimised.spine)
+    for name, (tree, order) in spines.items():
         moved = [family.reordered(order) for family in families]
-        clock, cpu, found = timed(lambda one=one, moved=moved: [off_spine_distances(one, f) for f in moved])
+        clock, cpu, off_spine = timed(
+            lambda tree=tree, moved=moved: [off_spine_distances(tree, f) for f in moved]
+        )
         report(rows, f"distances: {name}", clock, cpu)
-        for distances in found:
+        for distances in off_spine:
             row = {
                 "family": distances.family,
                 "mean": distances.mean,

@@ -120,7 +120,7 @@ def release_file(folder: Path, name: str) -> Path:
     families = json.dumps([*FAMILIES, "block_group"])
     text += f'\n[spine]\nentities = "entities.parquet"\nfamilies = {families}\n' + "".join(steps)
     outside = [*family_columns(folder / "entities.parquet"), "State", "Block_Group", "Block"]
-    text = text.replace('["{all}"]', json.dumps([one for one in outside if one not in AIM]))
+    text = text.replace('["{all}"]', json.dumps([family for family in outside if family not in AIM]))
     path = folder / f"{name.replace(', ', '-').replace(' ', '-')}.toml"
     path.write_text(text)
     return path
@@ -164,7 +164,7 @@ def compare(folder: Path, names: list[str], keys: int) -> dict[str, dict[str, li
     """Mean absolute error of totals by spine and kind of area, key by key."""
     areas = areas_of(pl.read_parquet(folder / "entities.parquet"))
     truth = totals(folder / "records.parquet", areas)
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in names}
+    errors_by_spine: dict[str, dict[str, list[float]]] = {name: {} for name in names}
     for number in range(keys):
         start = time.perf_counter()
         for name in names:
@@ -179,9 +179,9 @@ def compare(folder: Path, names: list[str], keys: int) -> dict[str, dict[str, li
                 (pl.col("count") - truth["count"]).abs().cast(pl.Float64).alias("error")
             )
             for kind, error in errors.group_by("kind").agg(pl.col("error").mean()).rows():
-                found[name].setdefault(kind, []).append(error)
+                errors_by_spine[name].setdefault(kind, []).append(error)
         print(f"key {number}: {time.perf_counter() - start:.0f} s", flush=True)
-    return found
+    return errors_by_spine
 
 
 def show_distances(folder: Path, names: list[str]) -> list[headline.Headline]:
@@ -193,34 +193,39 @@ def show_distances(folder: Path, names: list[str]) -> list[headline.Headline]:
     }
     print("| areas; mean (greatest) | " + " | ".join(names) + " |\n|---" + "|---" * len(names) + "|")
     for family in FAMILIES:
-        found = [off_spine_distances(made.spine, made.family(family)) for _, made in known.values()]
+        distances = [
+            off_spine_distances(hierarchies.spine, hierarchies.family(family))
+            for _, hierarchies in known.values()
+        ]
         print(
-            f"| {family}: distance | " + " | ".join(f"{one.mean:.1f} ({one.maximum})" for one in found) + " |"
+            f"| {family}: distance | "
+            + " | ".join(f"{distance.mean:.1f} ({distance.maximum})" for distance in distances)
+            + " |"
         )
     rows: dict[str, list[str]] = {}
     means: dict[str, list[float]] = {}
-    for plan, made in known.values():
+    for plan, hierarchies in known.values():
         summed = totals_summed(plan.schema, plan.strategy)
-        variances = measured_variances(made.spine, plan.strategy, summed, exact=("State",))
-        whole = {area.name: area for area in made.replaced}  # counties, where the branch cuts them
-        areas = [made.family(family) for family in FAMILIES]
-        areas += [area for area in read_other_entities(plan, made.spine) if area.n_entities]
+        variances = measured_variances(hierarchies.spine, plan.strategy, summed, exact=("State",))
+        whole = {area.name: area for area in hierarchies.replaced}  # counties, where the branch cuts them
+        areas = [hierarchies.family(family) for family in FAMILIES]
+        areas += [area for area in read_other_entities(plan, hierarchies.spine) if area.n_entities]
         for name in ("County", "Tract", "Block_Group", "Block"):
-            level = made.spine.level_index(name)
-            areas.append(whole.get(name) or geounits_as_entities(made.spine, level))
-        for one in family_accuracies(variances, areas):
-            means.setdefault(one.name, []).append(one.mean)
-            rows.setdefault(one.name, []).append(f"{one.mean:.2f} ({one.greatest:.1f})")
+            level = hierarchies.spine.level_index(name)
+            areas.append(whole.get(name) or geounits_as_entities(hierarchies.spine, level))
+        for accuracy in family_accuracies(variances, areas):
+            means.setdefault(accuracy.name, []).append(accuracy.mean)
+            rows.setdefault(accuracy.name, []).append(f"{accuracy.mean:.2f} ({accuracy.greatest:.1f})")
     for name, cells in rows.items():
         print(f"| {name}: standard deviation | " + " | ".join(cells) + " |")
     return [
         headline.Headline(
             f"standard deviation, {name}",
-            f"{own[-1]:.2f}",
+            f"{deviations[-1]:.2f}",
             "times less than on the plain spine",
-            own[0] / own[-1],
+            deviations[0] / deviations[-1],
         )
-        for name, own in means.items()
+        for name, deviations in means.items()
         if name in FAMILIES
     ]
 
@@ -230,22 +235,22 @@ def ratio(errors: Sequence[float] | np.ndarray, plain: Sequence[float] | np.ndar
     return float(np.mean(errors)) / max(float(np.mean(plain)), 1e-9) - 1
 
 
-def show(found: dict[str, dict[str, list[float]]], areas: pl.DataFrame) -> None:
+def show(errors_by_spine: dict[str, dict[str, list[float]]], areas: pl.DataFrame) -> None:
     """Print a table, and what is met of the targets."""
     numbers = dict(areas.group_by("kind").agg(pl.col("area").n_unique()).rows())
-    names = list(found)
+    names = list(errors_by_spine)
     print("\n| areas | number | " + " | ".join(names) + " |\n|---" + "|---" * (len(names) + 1) + "|")
     for kind in sorted(numbers, key=lambda kind: (kind not in LENGTHS, kind)):
         cells = []
         for name in names:
-            values, plain = np.array(found[name][kind]), np.array(found[names[0]][kind])
+            values, plain = np.array(errors_by_spine[name][kind]), np.array(errors_by_spine[names[0]][kind])
             spread = f" ± {values.std(ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
             beside = f" ({ratio(values, plain):+.0%})" if name != names[0] else ""
             cells.append(f"{values.mean():.2f}{spread}{beside}")
         print(f"| {kind} | {numbers[kind]} | " + " | ".join(cells) + " |")
     for name in names[1:]:
         for kind in sorted(numbers):
-            change = ratio(found[name][kind], found[names[0]][kind])
+            change = ratio(errors_by_spine[name][kind], errors_by_spine[names[0]][kind])
             if kind.endswith("not nesting") and change > -TARGET_LOWER:
                 print(f"{name}: {kind} {change:+.1%}, wanted {-TARGET_LOWER:.0%} or lower")
             if kind in ("County", "Tract") and change > TARGET_HIGHER:
@@ -267,8 +272,8 @@ def prepare(folder: Path, counts: Path, entities: Path, blocks: int | None) -> N
     group = pl.col("geocode").str.head(LENGTHS["Block_Group"]).alias("block_group")
     path = folder / "entities.parquet"
     table.write_parquet(path)
-    kept = table.select("geocode", *family_columns(path), group)
-    kept.join(geography.select("geocode"), on="geocode", how="semi").write_parquet(path)
+    members = table.select("geocode", *family_columns(path), group)
+    members.join(geography.select("geocode"), on="geocode", how="semi").write_parquet(path)
 
 
 def main() -> None:
@@ -290,10 +295,10 @@ def main() -> None:
         headline.write(arguments.headline, show_distances(folder, arguments.spines))
         if not arguments.keys:
             return
-        found = compare(folder, arguments.spines, arguments.keys)
-        show(found, areas_of(pl.read_parquet(folder / "entities.parquet")))
+        errors_by_spine = compare(folder, arguments.spines, arguments.keys)
+        show(errors_by_spine, areas_of(pl.read_parquet(folder / "entities.parquet")))
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(found, indent=2))
+        arguments.json.write_text(json.dumps(errors_by_spine, indent=2))
 
 
 if __name__ == "__main__":

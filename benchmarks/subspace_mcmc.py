@@ -77,13 +77,13 @@ def convergence(example, norm):
         seconds = time.perf_counter() - began
         began = time.process_time()
         run_chain(plan, KEY, 20 * sweeps)
-        one = (time.process_time() - began) / 20
+        seconds_of_chain = (time.process_time() - began) / 20
         iterations = needed * columns.n_columns / lattice.dimension
         print(
             f"{example.name:20} {norm.value} {name:27} lag {lag:6} sweeps {needed:6} iterations {iterations:8.0f} "
             f"paper {paper} | at {sweeps}: estimate {bound.estimate:.2g} measured {bound.measured:.2g} "
             f"extrapolated {bound.extrapolated:.1g} arithmetic {bound.arithmetic:.1g} | "
-            f"pairs {seconds:.2f} s, one chain {1000 * one:.2f} ms",
+            f"pairs {seconds:.2f} s, one chain {1000 * seconds_of_chain:.2f} ms",
             flush=True,
         )
 

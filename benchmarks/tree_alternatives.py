@@ -63,10 +63,10 @@ STEPS = 120
 def release_text(text: str) -> str:
     """A release file with own values, whose shares of queries with Hispanic origin go to the detailed query."""
     text = text.replace("[estimation]\n", '[estimation]\nvalues = "own"\n')
-    found = re.findall(r'hispanic"? = "(\d+)/', text)
+    numerators = re.findall(r'hispanic"? = "(\d+)/', text)
     text = re.sub(r'"?(voting_age\*)?hispanic"? = .*\n', "", text)
-    shares = iter(sum(map(int, pair)) for pair in zip(found[::2], found[1::2], strict=True))
-    return re.sub(r'detailed = "(\d+)/', lambda one: f'detailed = "{int(one[1]) + next(shares)}/', text)
+    shares = iter(sum(map(int, pair)) for pair in zip(numerators[::2], numerators[1::2], strict=True))
+    return re.sub(r'detailed = "(\d+)/', lambda match: f'detailed = "{int(match[1]) + next(shares)}/', text)
 
 
 def make_part(folder: Path, counts: Path, n_tracts: int) -> ReleasePlan:
@@ -94,18 +94,18 @@ def precisions(plan: ReleasePlan, spine: Spine) -> list[np.ndarray]:
         "race_ethnicity": (AGES, AGES, 0, 0),
         "detailed": (1, 1, 1, 1),
     }
-    found: list[np.ndarray] = []
+    by_level: list[np.ndarray] = []
     for level in reversed(range(spine.n_levels)):
         name = spine.geolevels[level]
-        own = sum(
+        measured = sum(
             np.array(of_query[query]) / plan.strategy.law(name, query).variance_float()
             for query in plan.strategy.queries(name)
         )
         below = np.zeros(4)
-        if found:
-            below = 1 / np.add.reduceat(1 / found[0], spine.child_offsets[level][:-1], axis=0)
-        found.insert(0, np.broadcast_to(own + below, (spine.n_geounits(level), 4)))
-    return found
+        if by_level:
+            below = 1 / np.add.reduceat(1 / by_level[0], spine.child_offsets[level][:-1], axis=0)
+        by_level.insert(0, np.broadcast_to(measured + below, (spine.n_geounits(level), 4)))
+    return by_level
 
 
 def weights_of(precision: np.ndarray) -> dict[str, np.ndarray]:
@@ -117,14 +117,15 @@ def weights_of(precision: np.ndarray) -> dict[str, np.ndarray]:
         "race_ethnicity": (race - both) / AGES,
         "detailed": both,
     }
-    if min(one.min() for one in weights.values()) <= 0:
+    if min(weight.min() for weight in weights.values()) <= 0:
         raise RuntimeError("a weight is not positive: the measured queries are not closed")
     return weights
 
 
 def with_full_precision(plan: ReleasePlan, spine: Spine) -> Callable[[FamilyBuilder, int, int], np.ndarray]:
     """What takes the place of `FamilyBuilder.variances`."""
-    usual, by_level = FamilyBuilder.variances, [weights_of(one) for one in precisions(plan, spine)]
+    usual = FamilyBuilder.variances
+    by_level = [weights_of(precision) for precision in precisions(plan, spine)]
 
     def variances(builder: FamilyBuilder, start: int, stop: int) -> np.ndarray:
         if builder.tree is None:
@@ -159,15 +160,15 @@ def estimates(plan: ReleasePlan, spine: Spine, folder: Path, key: bytes) -> Iter
     """Cells of the finest geounits by each way, from the same noisy answers."""
     shared, finest = plan.measuring_digest(), spine.geolevels[-1]
     patched = mock.patch.object(FamilyBuilder, "variances", with_full_precision(plan, spine))
-    for name, own in ways(plan).items():
+    for name, plan_of_way in ways(plan).items():
         out = folder / name.replace(", ", "-").replace(" ", "-")
         # Noise is bound to the plan, of which the way of estimating is a part.
         with mock.patch.object(ReleasePlan, "measuring_digest", return_value=shared):
             if name == "full precision":
                 with patched:
-                    run_release(own, out, test_key=key)
+                    run_release(plan_of_way, out, test_key=key)
             else:
-                run_release(own, out, test_key=key)
+                run_release(plan_of_way, out, test_key=key)
         counts = read_histogram(out, finest, plan.schema, spine)
         yield name, dense(counts, plan.schema.size)
     release = open_release(folder / "own")
@@ -201,7 +202,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=5, help="test keys to average over")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     options = parser.parse_args()
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    errors: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan = make_part(folder / "data", options.counts, options.tracts)
@@ -217,23 +218,27 @@ def main() -> None:
         }
         for number in range(options.keys):
             with tempfile.TemporaryDirectory(dir=folder) as runs:
-                for way, made in estimates(plan, spine, Path(runs), insecure_key(f"ways {number}")):
+                for way, estimate in estimates(plan, spine, Path(runs), insecure_key(f"ways {number}")):
                     for place, members in areas.items():
-                        wrong = members @ (made - truth)
+                        wrong = members @ (estimate - truth)
                         for query, adding in adders.items():
-                            found[place, query][way].append(float(abs(wrong @ adding).sum() / len(wrong)))
+                            errors[place, query][way].append(float(abs(wrong @ adding).sum() / len(wrong)))
             print(f"key {number} done", flush=True)
     exact = guarantee_of(plan)["exact"]["epsilon"]["upper"]
     print(f"{spine}; {options.keys} keys; exact epsilon {exact:.4f} at delta {float(plan.delta):g}")
-    names = list(next(iter(found.values())))
-    print("| | | " + " | ".join([names[0], *(f"{one} / {names[0]}" for one in names[1:])]) + " |")
+    names = list(next(iter(errors.values())))
+    print(
+        "| | | "
+        + " | ".join([names[0], *(f"{name_of_way} / {names[0]}" for name_of_way in names[1:])])
+        + " |"
+    )
     print("|" + "---|" * (len(names) + 2))
-    for (place, query), by_way in found.items():
+    for (place, query), by_way in errors.items():
         means = {way: float(np.mean(values)) for way, values in by_way.items()}
         ratios = [f"{means[way] / means[names[0]]:.2f}" if means[names[0]] else "" for way in names[1:]]
         print(f"| {place} | {query} | {means[names[0]]:.2f} | " + " | ".join(ratios) + " |")
     if options.json is not None:
-        rows = [{"place": place, "query": query, **by_way} for (place, query), by_way in found.items()]
+        rows = [{"place": place, "query": query, **by_way} for (place, query), by_way in errors.items()]
         options.json.write_text(
             json.dumps({"keys": options.keys, "epsilon": exact, "rows": rows}, indent=2) + "\n"
         )

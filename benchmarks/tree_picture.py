@@ -44,16 +44,16 @@ def main() -> None:
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     for axes, path in zip(panels, (options.plain, options.optimised), strict=True):
-        found = json.loads(path.read_text())
+        results = json.loads(path.read_text())
         ratios = {
-            (row["place"], row["which"]): row["tree"] for row in found["rows"] if row["kind"] == "query"
+            (row["place"], row["which"]): row["tree"] for row in results["rows"] if row["kind"] == "query"
         }
         for query, (label, marker, colour) in QUERIES.items():
-            own = [ratios[place, query] for place in PLACES]
+            ratios_of_places = [ratios[place, query] for place in PLACES]
             axes.errorbar(
-                [one["ratio"] for one in own],
-                range(len(own)),
-                xerr=[2 * one["ratio_se"] for one in own],
+                [ratio["ratio"] for ratio in ratios_of_places],
+                range(len(ratios_of_places)),
+                xerr=[2 * ratio["ratio_se"] for ratio in ratios_of_places],
                 fmt=marker,
                 color=colour,
                 markersize=3.5,
@@ -61,7 +61,7 @@ def main() -> None:
                 label=label,
             )
         axes.axvline(1.0, color="#888888", linewidth=0.8)
-        axes.set_title(f"{found['spine']} spine", fontsize=9)
+        axes.set_title(f"{results['spine']} spine", fontsize=9)
         axes.set_xlabel("error with the tree / error with own values")
         axes.grid(axis="y", linewidth=0.3)
     panels[0].set_yticks(range(len(PLACES)), PLACES.values())

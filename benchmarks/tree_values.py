@@ -109,14 +109,14 @@ def release_of(world: World, folder: Path, entities: Path, spine: str) -> Releas
     path.write_text(f'{text}\n[spine]\nentities = "entities.parquet"\npreset = "{SPINE_PRESET}"\n')
     plan = load_plan(path)
     measured = read_hierarchies(plan).spine
-    own = measured.geocodes[-1].text.to_numpy()
-    return Release(plan, measured, world.spine.locate(world.spine.finest, own))
+    block_codes = measured.geocodes[-1].text.to_numpy()
+    return Release(plan, measured, world.spine.locate(world.spine.finest, block_codes))
 
 
 def areas_of(spine: Spine, path: Path) -> dict[str, sparse.csr_matrix]:
     """For each official geolevel and each family, which blocks are in each area."""
     n = spine.n_geounits(spine.finest)
-    found = {
+    areas = {
         name: sparse.csr_matrix((np.ones(n), (spine.ancestors(level), np.arange(n))))
         for level, name in enumerate(spine.geolevels)
     }
@@ -126,8 +126,8 @@ def areas_of(spine: Spine, path: Path) -> dict[str, sparse.csr_matrix]:
         inside = table[family].is_not_null().to_numpy() & (rows >= 0)
         _, area = np.unique(table[family].to_numpy()[inside].astype(str), return_inverse=True)
         members = (np.ones(len(area)), (area, rows[inside]))
-        found[family] = sparse.csr_matrix(members, shape=(area.max() + 1, n))
-    return found
+        areas[family] = sparse.csr_matrix(members, shape=(area.max() + 1, n))
+    return areas
 
 
 def adders_of(world: World) -> dict[str, sparse.csr_matrix]:
@@ -142,11 +142,11 @@ def adders_of(world: World) -> dict[str, sparse.csr_matrix]:
 def races_of(world: World) -> dict[str, np.ndarray]:
     """For each group of people, which cells count."""
     cells = np.arange(world.schema.size)
-    hispanic, race = (world.schema.query(one).answers_of(cells) for one in ("hispanic", "cenrace"))
-    found = {f"{name} alone": (race == number) * 1.0 for number, name in enumerate(RACES)}
-    found["two or more races"] = (race >= len(RACES)) * 1.0
-    found["Hispanic"] = (hispanic == 1) * 1.0
-    return found
+    hispanic, race = (world.schema.query(query).answers_of(cells) for query in ("hispanic", "cenrace"))
+    indicators = {f"{name} alone": (race == number) * 1.0 for number, name in enumerate(RACES)}
+    indicators["two or more races"] = (race >= len(RACES)) * 1.0
+    indicators["Hispanic"] = (hispanic == 1) * 1.0
+    return indicators
 
 
 class Study:
@@ -196,8 +196,8 @@ class Study:
                 bias, error = float(total[chosen].mean()), float(abs(total[chosen]).mean())
                 yield (place, "size", size.value), error, bias
         for race, counted in self.races.items():
-            own = wrong @ counted
-            yield (place, "race", race), float(abs(own).mean()), float(own.mean())
+            errors = wrong @ counted
+            yield (place, "race", race), float(abs(errors).mean()), float(errors.mean())
 
 
 Found = dict[Row, dict[str, list[tuple[float, float]]]]
@@ -211,7 +211,7 @@ def query_by_query() -> AbstractContextManager[object]:
 
 def compare(study: Study, release: Release, keys: int, folder: Path) -> tuple[Found, dict[str, list[float]]]:
     """Errors by key, and the seconds of noise, estimation and rounding."""
-    found: Found = defaultdict(lambda: defaultdict(list))
+    errors: Found = defaultdict(lambda: defaultdict(list))
     seconds: dict[str, list[float]] = defaultdict(list)
     shared = release.plan.measuring_digest()
     for number in range(keys):
@@ -228,11 +228,13 @@ def compare(study: Study, release: Release, keys: int, folder: Path) -> tuple[Fo
                     run_release(plan, out, test_key=insecure_key(f"tree {number}"), observer=timings)
                 lines = map(json.loads, (Path(place) / "timings.jsonl").read_text().splitlines())
                 stages = [line for line in lines if line["event"] == "stage finished"]
-                seconds[way].append(sum(one["seconds"] for one in stages if one["stage"].startswith(STAGES)))
+                seconds[way].append(
+                    sum(stage["seconds"] for stage in stages if stage["stage"].startswith(STAGES))
+                )
                 for row, error, bias in study.errors(release, out):
-                    found[row][way].append((error, bias))
+                    errors[row][way].append((error, bias))
         print(f"key {number} done", flush=True)
-    return found, seconds
+    return errors, seconds
 
 
 def compare_roots(world: World, keys: int) -> Found:
@@ -246,7 +248,7 @@ def compare_roots(world: World, keys: int) -> Found:
     settings = plan.estimation_of(world.spine.geolevels[0])
     truth = np.asarray(world.truth[0].todense()).reshape(-1)
     adders = {name: adding.toarray() for name, adding in adders_of(world).items()}
-    found: Found = defaultdict(lambda: defaultdict(list))
+    errors: Found = defaultdict(lambda: defaultdict(list))
     for number in range(keys):
         source = Measurer(
             world.histograms, plan.schema, allocation, NoiseSource(insecure_key(f"root {number}"))
@@ -267,20 +269,22 @@ def compare_roots(world: World, keys: int) -> Found:
             wrong[counts.cells] += counts.counts
             for query, adding in adders.items():
                 answers = wrong @ adding
-                found["State", "query", query][way].append((float(abs(answers).sum()), float(answers.mean())))
-    return found
+                errors["State", "query", query][way].append(
+                    (float(abs(answers).sum()), float(answers.mean()))
+                )
+    return errors
 
 
-def summary(found: Found) -> list[dict[str, object]]:
+def summary(errors_of: Found) -> list[dict[str, object]]:
     """Means over keys, ratios to "own", and the standard errors of the ratios."""
     rows: list[dict[str, object]] = []
-    for (place, kind, which), by_way in found.items():
+    for (place, kind, which), by_way in errors_of.items():
         row: dict[str, object] = {"place": place, "kind": kind, "which": which}
-        own = np.array(by_way["own"])
+        untied = np.array(by_way["own"])
         for way, values in by_way.items():
             errors, biases = np.array(values).T
-            ratio = errors.mean() / own[:, 0].mean() if own[:, 0].any() else float("nan")
-            rest = (errors - ratio * own[:, 0]) / max(own[:, 0].mean(), 1e-9)
+            ratio = errors.mean() / untied[:, 0].mean() if untied[:, 0].any() else float("nan")
+            rest = (errors - ratio * untied[:, 0]) / max(untied[:, 0].mean(), 1e-9)
             spread = rest.std(ddof=1) / np.sqrt(len(rest)) if len(rest) > 1 else 0.0
             row[way] = {"error": errors.mean(), "bias": biases.mean(), "ratio": ratio, "ratio_se": spread}
         rows.append(row)
@@ -315,9 +319,9 @@ def main() -> None:
             show(summary(compare_roots(world, options.root_keys)))
             return
         release = release_of(world, folder / "data", options.entities, options.spine)
-        found, seconds = compare(Study(world, options.entities), release, options.keys, folder)
+        errors, seconds = compare(Study(world, options.entities), release, options.keys, folder)
         exact = guarantee_of(release.plan, read_public(release.plan).allocation)["exact"]["epsilon"]["upper"]
-    rows = summary(found)
+    rows = summary(errors)
     delta = float(release.plan.delta)
     print(f"{options.spine} spine, {options.keys} keys, exact epsilon {exact:.4f} at delta {delta:g}")
     show(rows)

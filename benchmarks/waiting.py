@@ -229,28 +229,31 @@ def waited(command: Sequence[str], report: Path | None = None, **environment: st
     return Waited(seconds, processor, {} if report is None else json.loads(report.read_text()))
 
 
-def command_waits(one: Wait, rounds: int) -> tuple[Waited, Waited]:
+def command_waits(wait: Wait, rounds: int) -> tuple[Waited, Waited]:
     """The median run of a command as a person starts it, and one run whose time is split."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "split.json"
 
         def words(number: int) -> list[str]:
-            return [word.replace("OUT", f"{folder}/{number}").replace("MADE", made) for word in one.words]
+            return [
+                word.replace("OUT", f"{folder}/{number}").replace("MADE", folder_made) for word in wait.words
+            ]
 
-        made, start = f"{folder}/made", [sys.executable, "-c", "from tallyveil.cli.start import main; main()"]
-        if one.before:
-            waited([*start, *(word.replace("MADE", made) for word in one.before)])
+        folder_made = f"{folder}/made"
+        start = [sys.executable, "-c", "from tallyveil.cli.start import main; main()"]
+        if wait.before:
+            waited([*start, *(word.replace("MADE", folder_made) for word in wait.before)])
         waited([*start, *words(-2)])  # compiles what is not on disk yet
         plain = [waited([*start, *words(number)]) for number in range(rounds)]
         split = waited([sys.executable, __file__, "--inside", str(report), *words(-1)], report)
     return sorted(plain, key=lambda run: run.seconds)[rounds // 2], split
 
 
-def peer_wait(one: Wait, rounds: int) -> Waited | None:
+def peer_wait(wait: Wait, rounds: int) -> Waited | None:
     """The median run of the other library's program, if it is installed."""
-    if not one.peer or importlib.util.find_spec(one.peer_package) is None:
+    if not wait.peer or importlib.util.find_spec(wait.peer_package) is None:
         return None
-    runs = [waited([sys.executable, "-c", one.peer]) for _ in range(rounds)]
+    runs = [waited([sys.executable, "-c", wait.peer]) for _ in range(rounds)]
     return sorted(runs, key=lambda run: run.seconds)[rounds // 2]
 
 
@@ -265,11 +268,11 @@ def import_waits(rounds: int) -> tuple[Waited, Waited]:
 
 def cold_waits() -> dict[str, Waited]:
     """The first compilation of the estimator's kernels, with all cores and with one."""
-    found = {}
+    waits = {}
     for name, code in (("first compilation", COMPILE), ("first compilation, one core", ALONE + COMPILE)):
         with tempfile.TemporaryDirectory() as cache:
-            found[name] = waited([sys.executable, "-c", code], NUMBA_CACHE_DIR=cache)
-    return found
+            waits[name] = waited([sys.executable, "-c", code], NUMBA_CACHE_DIR=cache)
+    return waits
 
 
 def row(name: str, run: Waited, split: Waited | None = None, target: float = 0.0) -> tuple[str, ...]:
@@ -304,22 +307,22 @@ def main() -> None:
     rows: list[tuple[str, ...]] = []
     lines: list[headline.Headline] = []
     numbers: dict[str, dict[str, object]] = {}
-    for one in WAITS:
-        if one.large and not given.all:
+    for wait in WAITS:
+        if wait.large and not given.all:
             continue
-        if one.needs is not None and not one.needs.exists():
-            print(f"left out: {one.name} needs {one.needs}")
+        if wait.needs is not None and not wait.needs.exists():
+            print(f"left out: {wait.name} needs {wait.needs}")
             continue
-        run, split = command_waits(one, given.rounds)
-        rows.append(row(one.name, run, split, one.target))
-        numbers[one.name] = {**asdict(run), "parts": split.parts}
-        ratio = one.target / run.processor_seconds if one.target else None
+        run, split = command_waits(wait, given.rounds)
+        rows.append(row(wait.name, run, split, wait.target))
+        numbers[wait.name] = {**asdict(run), "parts": split.parts}
+        ratio = wait.target / run.processor_seconds if wait.target else None
         processor = f"{run.processor_seconds:.2f} s of the processor"
-        lines.append(headline.Headline(one.name, processor, "of its target" if one.target else "", ratio))
-        peer = peer_wait(one, given.rounds)
+        lines.append(headline.Headline(wait.name, processor, "of its target" if wait.target else "", ratio))
+        peer = peer_wait(wait, given.rounds)
         if peer is not None:
-            rows.append(row(f"  the same by {one.peer_package}", peer))
-            numbers[f"{one.name}: {one.peer_package}"] = asdict(peer)
+            rows.append(row(f"  the same by {wait.peer_package}", peer))
+            numbers[f"{wait.name}: {wait.peer_package}"] = asdict(peer)
     libraries, everything = import_waits(given.rounds)
     more = everything.processor_seconds - libraries.processor_seconds
     rows.append(row("import numpy, polars and numba", libraries))
