@@ -26,6 +26,9 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Uint16s: TypeAlias = NDArray[np.uint16]
 Uint32s: TypeAlias = NDArray[np.uint32]
 
+Unsigned: TypeAlias = NDArray[np.unsignedinteger[Any]]
+"""Whole numbers from 0, in a type that is chosen by the largest of them."""
+
 Words: TypeAlias = NDArray[np.uint64]
 """Unsigned words of 64 bits: random bits, and tables of cumulative probabilities."""
 

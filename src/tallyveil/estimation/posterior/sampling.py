@@ -14,12 +14,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.arrays import Floats, Int32s, Integers, Numbers, Unsigned
 from tallyveil.errors import SolverError
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.convergence import (
@@ -37,7 +36,6 @@ from tallyveil.schema.counts import PublicCounts
 from tallyveil.subspace.diagnostics import scale_reduction
 
 Result = TypeVar("Result")
-Unsigned: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 SAMPLER: Final = 3
 """Number of this sampler: a change with which the same key gives other draws, or chains are saved in other arrays,
@@ -139,7 +137,7 @@ class CompactCounts:
         return PublicCounts(geolevel, offsets, self.cells.astype(np.int32), self.counts.astype(np.int32))
 
 
-def _narrowest(values: NDArray[Any]) -> Unsigned:
+def _narrowest(values: Numbers) -> Unsigned:
     """The same whole numbers, none of them negative, in the narrowest type that holds the largest."""
     return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
